@@ -1,0 +1,1 @@
+"""mfmc: Monte Carlo, mean field and exact theory of KV-cache hit ratios for multi-turn conversations."""
