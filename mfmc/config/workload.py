@@ -1,0 +1,297 @@
+"""The `workload` node: its schema, and the `mfmc.workload.Workload` that it describes."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+from mfmc.errors import InputError
+
+if TYPE_CHECKING:
+    from mfmc.workload import Workload
+
+# kind -> (class, {parameter of the class: key of the section} where the two differ)
+TURNS = {
+    "geometric": "GeometricTurns",
+    "negative_binomial": "NegativeBinomialTurns",
+    "fixed": "FixedTurns",
+    "poisson": "PoissonTurns",
+    "empirical": "EmpiricalTurns",
+}
+BLOCKS = {
+    "constant": "ConstantBlocks",
+    "poisson": "PoissonBlocks",
+    "geometric": "GeometricBlocks",
+    "lognormal": "LognormalBlocks",
+    "empirical": "EmpiricalBlocks",
+}
+TOKENS = {
+    "lognormal": "LognormalTokens",
+    "geometric": "GeometricTokens",
+    "constant": "ConstantTokens",
+    "empirical": "EmpiricalTokens",
+}
+GAPS = {
+    "exponential": "ExponentialGaps",
+    "gamma": "GammaGaps",
+    "lognormal": "LognormalGaps",
+    "weibull": "WeibullGaps",
+    "hyperexponential": "HyperexponentialGaps",
+    "uniform": "UniformGaps",
+    "lomax": "LomaxGaps",
+    "empirical": "EmpiricalGaps",
+}
+# the class's parameter name where the section spells it differently (a probability list is no number)
+RENAMED = {"EmpiricalBlocks": {"first_probabilities": "first", "later_probabilities": "later"}}
+
+
+def _kinds(table: dict[str, str]) -> Any:
+    return field(default=None, metadata={"choices": tuple(table)})
+
+
+@dataclass(kw_only=True)
+class TurnsSection:
+    """Law of the number of turns M of a conversation."""
+
+    kind: str | None = _kinds(TURNS)
+    continuation: float | None = None
+    mean: float | None = None
+    variance: float | None = None
+    minimum: int | None = None
+    maximum: int | None = None
+    count: int | None = None
+    probabilities: list[float] | None = None
+
+
+@dataclass(kw_only=True)
+class BlocksSection:
+    """Law of the block increments Z_1, Z_2, ... (blocks)."""
+
+    kind: str | None = _kinds(BLOCKS)
+    first: float | None = None
+    later: float | None = None
+    first_minimum: int | None = None
+    later_minimum: int | None = None
+    first_probabilities: list[float] | None = None
+    later_probabilities: list[float] | None = None
+    sigma: float | None = None
+    maximum: int | None = None
+    trend: float | None = None
+    length_power: float | None = None
+
+
+@dataclass(kw_only=True)
+class TokenLawSection:
+    """Law of the tokens of a prompt or of a response."""
+
+    kind: str | None = _kinds(TOKENS)
+    mean: float | None = None
+    sigma: float | None = None
+    maximum: int | None = None
+    count: int | None = None
+    probabilities: list[float] | None = None
+
+
+@dataclass(kw_only=True)
+class TokensSection:
+    """Token laws of prompts and responses; with `block_tokens` they replace `blocks`."""
+
+    prompt: TokenLawSection = field(default_factory=TokenLawSection)
+    response: TokenLawSection = field(default_factory=TokenLawSection)
+
+
+@dataclass(kw_only=True)
+class GapsSection:
+    """Law of the gaps W between the prompts of a conversation (unit of time of `arrival_rate`)."""
+
+    kind: str | None = _kinds(GAPS)
+    mean: float | None = None
+    shape: float | None = None
+    sigma: float | None = None
+    weights: list[float] | None = None
+    means: list[float] | None = None
+    low: float | None = None
+    high: float | None = None
+    samples: list[float] | None = None
+
+
+@dataclass(kw_only=True)
+class ColumnsSection:
+    """Column names of a turns CSV."""
+
+    conversation: str = "conv"
+    turn: str = "turn"
+    prompt_tokens: str = "prompt_tokens"
+    response_tokens: str = "response_tokens"
+
+
+@dataclass(kw_only=True)
+class WorkloadSection:
+    """Arrivals, conversations and gaps. Conversations come from laws (`turns` with `blocks` or `tokens`) or from a
+    file of real ones (`path`)."""
+
+    name: str | None = None
+    arrival_rate: float | None = field(default=None, metadata={"above": 0})
+    capacity: int | None = field(default=None, metadata={"low": 1})
+    block_tokens: int | None = field(default=None, metadata={"low": 1})
+    turns: TurnsSection = field(default_factory=TurnsSection)
+    blocks: BlocksSection = field(default_factory=BlocksSection)
+    tokens: TokensSection = field(default_factory=TokensSection)
+    gaps: GapsSection = field(default_factory=GapsSection)
+    path: str | None = None
+    columns: ColumnsSection = field(default_factory=ColumnsSection)
+    minimum_turns: int = field(default=2, metadata={"low": 1})
+
+    def laws(self) -> dict[str, Any]:
+        """The law sections by their key below `workload`."""
+        return {
+            "turns": self.turns,
+            "blocks": self.blocks,
+            "tokens.prompt": self.tokens.prompt,
+            "tokens.response": self.tokens.response,
+            "gaps": self.gaps,
+        }
+
+
+def _class_of(section: Any) -> type:
+    """The law class of a section with a kind (imported here: the laws need jax)."""
+    if isinstance(section, TurnsSection):
+        from mfmc.laws import turns as module
+
+        name = TURNS[section.kind]
+    elif isinstance(section, BlocksSection):
+        from mfmc.laws import blocks as module
+
+        name = BLOCKS[section.kind]
+    elif isinstance(section, TokenLawSection):
+        from mfmc.laws import tokens as module
+
+        name = TOKENS[section.kind]
+    else:
+        from mfmc.laws import gaps as module
+
+        name = GAPS[section.kind]
+    return getattr(module, name)
+
+
+def _parameters(law: type) -> dict[str, inspect.Parameter]:
+    """Key of the section -> parameter of the law's constructor."""
+    keys = {name: key for key, name in RENAMED.get(law.__name__, {}).items()}
+    return {keys.get(name, name): p for name, p in inspect.signature(law).parameters.items()}
+
+
+def settle_kinds(workload: WorkloadSection, overridden: set[str]) -> None:
+    """Where an override changed a law's `kind`, forget the file's parameters that the new kind does not have.
+
+    `mfmc workload.gaps.kind=uniform workload.gaps.low=0 workload.gaps.high=270` then works although the file says
+    `mean: 135`, and `workload.gaps.kind=gamma workload.gaps.shape=2` keeps that mean. A parameter that the user
+    named is kept, and refused by `build_law` if the kind has no such thing.
+    """
+    for key, section in workload.laws().items():
+        path = f"workload.{key}"
+        if f"{path}.kind" not in overridden or section.kind is None:
+            continue
+        known = _parameters(_class_of(section))
+        for entry in fields(section):
+            if entry.name != "kind" and entry.name not in known and f"{path}.{entry.name}" not in overridden:
+                setattr(section, entry.name, None)
+
+
+def build_law(section: Any, key: str) -> Any:
+    """The law that a section describes; `key` is its place in the configuration, for messages.
+
+    Raises InputError for a missing kind or parameter, one that the kind does not have, or one out of range.
+    """
+    if section.kind is None:
+        raise InputError(f"{key}.kind is not set: choose one of {', '.join(_choices(section))}")
+    law = _class_of(section)
+    known = _parameters(law)
+    given = {
+        entry.name: getattr(section, entry.name)
+        for entry in fields(section)
+        if entry.name != "kind" and getattr(section, entry.name) is not None
+    }
+    for name, value in given.items():
+        if name not in known:
+            raise InputError(
+                f"{key}.{name}={value}: kind {section.kind} has no {name}; it takes {', '.join(known)}"
+                f" (set {key}.{name}=null, or another kind)"
+            )
+    for name, parameter in known.items():
+        if parameter.default is parameter.empty and name not in given:
+            raise InputError(f"{key}.{name} is not set: kind {section.kind} needs {', '.join(_required(known))}")
+    try:
+        return law(**{known[name].name: _value(value) for name, value in given.items()})
+    except ValueError as error:
+        raise InputError(f"{key} (kind {section.kind}): {error}") from error
+
+
+def _value(value: Any) -> Any:
+    """Lists as tuples: laws are hashable."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _required(known: dict[str, inspect.Parameter]) -> list[str]:
+    return [name for name, p in known.items() if p.default is p.empty]
+
+
+def _choices(section: Any) -> tuple[str, ...]:
+    return type(section).__dataclass_fields__["kind"].metadata["choices"]
+
+
+def build_workload(section: WorkloadSection, notes: list[str] | None = None) -> Workload:
+    """The workload at its own reference capacity (`workload.capacity`).
+
+    `notes` collects lines for the report on what was read from a file and what was left out of it. Raises InputError
+    naming the key that is missing, superfluous or out of range.
+    """
+    from mfmc.workload import Workload
+
+    for name in ("arrival_rate", "capacity"):
+        if getattr(section, name) is None:
+            raise InputError(f"workload.{name} is not set: give a number above 0")
+    gaps = build_law(section.gaps, "workload.gaps")
+    if section.path is not None:
+        return Workload(section.arrival_rate, gaps, conversations=_recorded(section, notes))
+    turns = build_law(section.turns, "workload.turns")
+    return Workload(section.arrival_rate, gaps, turns=turns, blocks=_increments(section))
+
+
+def _increments(section: WorkloadSection) -> Any:
+    tokens = section.tokens
+    if tokens.prompt.kind is None and tokens.response.kind is None:
+        return build_law(section.blocks, "workload.blocks")
+    if section.blocks.kind is not None:
+        raise InputError(
+            "workload.blocks and workload.tokens are both set: sizes come from one of them;"
+            " set workload.blocks.kind=null or both workload.tokens.*.kind=null"
+        )
+    if section.block_tokens is None:
+        raise InputError("workload.block_tokens is not set: token laws need the tokens of one block, such as 128")
+    from mfmc.laws.tokens import TokenBlocks
+
+    prompt = build_law(tokens.prompt, "workload.tokens.prompt")
+    response = build_law(tokens.response, "workload.tokens.response")
+    return TokenBlocks(prompt, response, section.block_tokens)
+
+
+def _recorded(section: WorkloadSection, notes: list[str] | None) -> Any:
+    """Real conversations of `workload.path`, to be resampled whole."""
+    from mfmc.laws.recorded import RecordedConversations
+    from mfmc.traces.turns_csv import read_turns
+
+    if section.block_tokens is None:
+        raise InputError("workload.block_tokens is not set: a file in tokens needs the tokens of one block, such as 128")
+    for key in ("turns", "blocks", "tokens.prompt", "tokens.response"):
+        if section.laws()[key].kind is not None:
+            raise InputError(
+                f"workload.{key}.kind={section.laws()[key].kind}: conversations come from workload.path={section.path};"
+                f" set workload.{key}.kind=null, or workload.path=null"
+            )
+    table = read_turns(section.path, section.columns, minimum_turns=section.minimum_turns)
+    if notes is not None:
+        notes.extend(table.notes())
+    return RecordedConversations.from_tokens(
+        table.conversation, table.prompt_tokens, table.response_tokens, section.block_tokens
+    )
