@@ -68,9 +68,12 @@ def sequences(
     if accounting == "token":
         size = total
     elif tokens is not None:
-        size = histories_from_tokens(total, _previous(total, first), first, size_of_block)
+        before = _previous(total, first)
+        size = histories_from_tokens(
+            total, np.minimum(total, before), first | (total < before), size_of_block
+        )
     else:
-        size = _running_sum(_whole_numbers("increments", increments, len(first)), first)
+        size = running_sum(_whole_numbers("increments", increments, len(first)), first)
 
     new, reuse_before, content = access_sizes(accounting, size, _previous(size, first), block_tokens)
     last = np.roll(first, -1)
@@ -94,15 +97,15 @@ def access_sizes(
 
 
 def histories_from_tokens(
-    total: Integers, previous: Integers, first: NDArray[np.bool_], block_tokens: int
+    total: Integers, shared: Integers, restarts: NDArray[np.bool_], block_tokens: int
 ) -> Integers:
-    """R_j from prompts of T_j tokens: the running sum of Z_j = ceil((T_{j-1} mod k + T_j - T_{j-1}) / k).
+    """R_j from prompts of T_j tokens: the running sum of Z_j = ceil(T_j/k) - floor(T_{j-1}/k).
 
-    Rows lie conversation by conversation and ``first`` marks where one begins.
+    That is the paper's ceil((T_{j-1} mod k + T_j - T_{j-1}) / k). Rows lie conversation by conversation; ``shared``
+    is T_{j-1}, and ``restarts`` marks first turns and prompts that keep less than T_{j-1}, where R = ceil(T_j/k).
     """
-    new, _, content = access_sizes("token", total, previous, block_tokens)
-    restarts = first | (total < previous)
-    return _running_sum(np.where(restarts, content, new), restarts)
+    new, _, content = access_sizes("token", total, shared, block_tokens)
+    return running_sum(np.where(restarts, content, new), restarts)
 
 
 def prompt_totals(prompt_tokens: ArrayLike, response_tokens: ArrayLike, *, turn: ArrayLike) -> Integers:
@@ -110,7 +113,7 @@ def prompt_totals(prompt_tokens: ArrayLike, response_tokens: ArrayLike, *, turn:
     first = _first_rows(turn)
     response = _whole_numbers("response_tokens", response_tokens, len(first))
     prompt = _whole_numbers("prompt_tokens", prompt_tokens, len(first))
-    return _running_sum(prompt + _previous(response, first), first)
+    return running_sum(prompt + _previous(response, first), first)
 
 
 def _reusable(accounting: str, size: Integers, block_tokens: int | None) -> Integers:
@@ -144,7 +147,7 @@ def _previous(size: Integers, first: NDArray[np.bool_]) -> Integers:
     return np.where(first, 0, np.roll(size, 1))
 
 
-def _running_sum(values: Integers, first: NDArray[np.bool_]) -> Integers:
+def running_sum(values: Integers, first: NDArray[np.bool_]) -> Integers:
     """Cumulative sum that begins again at every row marked first."""
     total = np.cumsum(values)
     before = (total - values)[first]

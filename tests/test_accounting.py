@@ -73,7 +73,7 @@ def test_blocks_are_conserved_when_prompts_shrink():
     ("arguments", "message"),
     [
         (dict(accounting="tokens", increments=[1], turn=[1]), "unknown"),
-        (dict(accounting="token", increments=[1], turn=[1]), "needs token counts"),
+        (dict(accounting="token", increments=[1], turn=[1]), "needs tokens and block_tokens"),
         (dict(accounting="whole", turn=[1]), "needs increments"),
         (dict(accounting="whole", increments=[1, -2], turn=[1, 2]), "row 1 is -2"),
         (dict(accounting="whole", increments=[1, 1.5], turn=[1, 2]), "row 1 is 1.5"),
