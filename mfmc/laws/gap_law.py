@@ -1,0 +1,176 @@
+"""What every law of a gap W (inter-prompt time) offers, and the inversion that laws without closed forms share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from mfmc.laws.namespace import JAX, Namespace, namespace
+from mfmc.laws.uniform_words import random_tails
+
+
+class GapLaw:
+    """A continuous law on (0, infinity) with cdf F, survival Fbar = 1 - F and a finite mean.
+
+    Times are in the user's unit of time, probabilities are plain numbers; every method maps arrays of any
+    shape elementwise. Numpy and Python values give numpy float64; JAX values, or JAX parameters, give JAX
+    arrays.
+
+    A law defines `mean`, `lipschitz` and, on 0 < t < infinity and with the namespace first, `_cdf`,
+    `_survival`, `_density`, `_density_derivative`, `_residence` and `_excess`, each to full relative
+    accuracy; `_inverse` and `_residual_inverse` have closed forms in most laws and are solved for in the
+    others.
+    """
+
+    mean: Any
+
+    @property
+    def lipschitz(self) -> Any:
+        """Smallest L with |F(s) - F(t)| <= L |s - t| (Assumption B.4), `math.inf` where there is none."""
+        raise NotImplementedError
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        """Times t > 0 at which the density jumps or kinks (the refined formula needs it smooth there)."""
+        return ()
+
+    def cdf(self, t: Any) -> Any:
+        """F(t) = P(W <= t)."""
+        return self._everywhere(self._cdf, t, 0.0, 1.0)
+
+    def survival(self, t: Any) -> Any:
+        """Fbar(t) = P(W > t), accurate also where it is tiny."""
+        return self._everywhere(self._survival, t, 1.0, 0.0)
+
+    def density(self, t: Any) -> Any:
+        """f(t) = F'(t); at t = 0 its value at the smallest positive number (huge at a pole)."""
+        return self._everywhere(self._density, _off_zero(self, t), 0.0, 0.0)
+
+    def density_derivative(self, t: Any) -> Any:
+        """f'(t), from the right at a breakpoint; at t = 0 as `density`."""
+        return self._everywhere(self._density_derivative, _off_zero(self, t), 0.0, 0.0)
+
+    def residence(self, t: Any) -> Any:
+        """I(t) = E[min(W, t)] = int_0^t Fbar(u) du, in units of time; t for t <= 0, the mean at infinity."""
+        return self._everywhere(self._residence, t, t, self.mean)
+
+    def excess(self, t: Any) -> Any:
+        """E[(W - t)^+] = mean - I(t), in units of time, without the cancellation of that difference."""
+        return self._everywhere(self._excess, t, self.mean - t, 0.0)
+
+    def quantile(self, u: Any) -> Any:
+        """t with F(t) = u, for 0 <= u <= 1; relative error about 1e-14 times the conditioning of u."""
+        return self._invert(self._inverse, u, 1 - namespace(self, u).floats(u))
+
+    def upper_quantile(self, v: Any) -> Any:
+        """t with Fbar(t) = v: `quantile(1 - v)` without losing the digits of a tiny v."""
+        return self._invert(self._inverse, 1 - namespace(self, v).floats(v), v)
+
+    def residual_quantile(self, u: Any) -> Any:
+        """t with I(t) = u mean: quantile of the residual (equilibrium) law of density Fbar / mean."""
+        return self._invert(self._residual_inverse, u, 1 - namespace(self, u).floats(u))
+
+    def residual_upper_quantile(self, v: Any) -> Any:
+        """t with E[(W - t)^+] = v mean: `residual_quantile(1 - v)` without losing the digits of a tiny v."""
+        return self._invert(self._residual_inverse, 1 - namespace(self, v).floats(v), v)
+
+    def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+        """Independent gaps: JAX floats of `shape`, in units of time."""
+        return self._inverse(JAX, *random_tails(key, shape))
+
+    def sample_residual(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
+        """Independent residual gaps, of density Fbar / mean: JAX floats of `shape`, in units of time."""
+        return self._residual_inverse(JAX, *random_tails(key, shape))
+
+    # What a law may override: q = 1 - p, each of the two accurate where it is the smaller one.
+
+    def _inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
+        return solve_quantile(ns, self, lambda law: (law._cdf, law._survival, law._density), p, q)
+
+    def _residual_inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
+        def residual_law(law: GapLaw) -> tuple[Callable, Callable, Callable]:
+            return (
+                lambda ns, t: law._residence(ns, t) / law.mean,
+                lambda ns, t: law._excess(ns, t) / law.mean,
+                lambda ns, t: law._survival(ns, t) / law.mean,
+            )
+
+        return solve_quantile(ns, self, residual_law, p, q)
+
+    def _everywhere(self, function: Callable, t: Any, below: Any, above: Any) -> Any:
+        """`function` on 0 < t < inf, `below` for t <= 0, `above` at infinity; nan stays nan."""
+        ns = namespace(self, t)
+        t = ns.floats(t)
+        inside = (t > 0) & (t < math.inf)
+        with np.errstate(all="ignore"):
+            value = function(ns, ns.xp.where(inside, t, 1.0))
+            outside = ns.xp.where(t <= 0, below, ns.xp.where(t == math.inf, above, t))
+            return ns.xp.where(inside, value, outside)[()]
+
+    def _invert(self, inverse: Callable, p: Any, q: Any) -> Any:
+        """`inverse` on 0 < p < 1; the ends of the support at 0 and 1; nan outside [0, 1]."""
+        ns = namespace(self, p, q)
+        p, q = ns.floats(p), ns.floats(q)
+        inside = (p > 0) & (q > 0)
+        with np.errstate(all="ignore"):
+            value = inverse(ns, ns.xp.where(inside, p, 0.5), ns.xp.where(inside, q, 0.5))
+            low, high = self._support(ns, inverse == self._residual_inverse)
+            outside = ns.xp.where(p == 0, low, ns.xp.where(q == 0, high, math.nan))
+            return ns.xp.where(inside, value, outside)[()]
+
+    def _support(self, ns: Namespace, residual: bool) -> tuple[Any, Any]:
+        """Ends of the support of the gap, or of the residual gap."""
+        return 0.0, math.inf
+
+
+def _off_zero(law: GapLaw, t: Any) -> Any:
+    ns = namespace(law, t)
+    t = ns.floats(t)
+    return ns.xp.where(t == 0, np.finfo(t.dtype).tiny, t)
+
+
+def solve_quantile(ns: Namespace, law: GapLaw, functions: Callable, p: Any, q: Any) -> Any:
+    """t with lower(t) = p and upper(t) = q = 1 - p, elementwise, where `functions(law) = (lower, upper,
+    density)`.
+
+    Newton's iteration, on log lower against log t where p <= 1/2 and on log upper against t elsewhere (there
+    these are close to straight lines for power laws and exponentials), inside a bracket that falls back on
+    bisection of log t. The derivative with respect to the law and to p comes from one more step outside the
+    loop: the implicit function theorem, first order only.
+    """
+    xp = ns.xp
+    frozen = jax.tree.map(jax.lax.stop_gradient, (law, p, q)) if ns.is_jax else (law, p, q)
+    lower, upper, density = functions(frozen[0])
+    left = p <= 0.5
+    small = xp.where(left, frozen[1], frozen[2])
+    info = np.finfo(small.dtype)
+    tolerance = 4 * info.eps
+
+    def unfinished(state: tuple) -> Any:
+        return xp.any(~state[3]) & (state[4] < 200)
+
+    def step(state: tuple) -> tuple:
+        t, low, high, done, count = state
+        tail = xp.where(left, lower(ns, t), upper(ns, t))
+        log_ratio = xp.where(left, 1, -1) * xp.log(tail / small)  # increasing in t, zero at the root
+        low, high = xp.where(log_ratio < 0, t, low), xp.where(log_ratio > 0, t, high)
+        shift = log_ratio * tail / density(ns, t)
+        newton = xp.where(left, t * xp.exp(-shift / t), t - shift)
+        middle = xp.exp(0.5 * (xp.log(low) + xp.log(high)))
+        proposal = xp.where((newton > low) & (newton < high), newton, middle)
+        finished = done | (log_ratio == 0) | (abs(proposal - t) <= tolerance * t)
+        return xp.where(done | (log_ratio == 0), t, proposal), low, high, finished, count + 1
+
+    start = xp.full_like(small, 1.0) * frozen[0].mean
+    bounds = xp.full_like(small, 1.0)
+    state = (start, bounds * info.tiny * 16, bounds * info.max / 16, bounds < 0, 0)
+    t = ns.loop(unfinished, step, state)[0]
+    if not ns.is_jax:
+        return t
+    lower, upper, density = functions(law)
+    miss = xp.where(left, lower(ns, t) - p, q - upper(ns, t))
+    return t - miss / jax.lax.stop_gradient(density(ns, t))

@@ -1,0 +1,147 @@
+"""The law of recorded gaps, made continuous."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from mfmc.errors import InputError
+from mfmc.laws.gap_law import GapLaw
+from mfmc.laws.namespace import Namespace, namespace, pytree
+
+
+@pytree
+@dataclasses.dataclass(frozen=True, init=False, eq=False)
+class EmpiricalGaps(GapLaw):
+    """Recorded gaps with their empirical cdf joined by straight lines, from F(0) = 0.
+
+    Each recorded value's mass is spread evenly between the next smaller distinct value (or 0) and itself: the
+    cdf passes through (v_i, share of samples <= v_i) at every distinct positive value v_i. Ties give a
+    steeper piece, samples of zero share the first piece, order does not matter. This law is Lipschitz, and
+    its mean is a little below the sample mean (by half the typical spacing of the values): `mean` is that of
+    this law, exactly.
+
+    EmpiricalGaps(samples): one or more finite gaps >= 0, at least one of them positive, in units of time. The
+    law keeps `knots` (0 and the distinct values, increasing) and `heights` (F at them); those are the leaves
+    of the pytree.
+    """
+
+    knots: Any
+    heights: Any
+
+    def __init__(self, samples: Any) -> None:
+        if isinstance(samples, jax.core.Tracer):
+            raise InputError("EmpiricalGaps: samples is a traced array; build the law outside jit")
+        try:
+            samples = np.asarray(samples, dtype=np.float64).ravel()
+        except (TypeError, ValueError):
+            raise InputError(f"EmpiricalGaps: samples={samples!r} is not a list of numbers") from None
+        if not samples.size:
+            raise InputError("EmpiricalGaps: samples is empty; give at least one gap above 0")
+        bad = np.flatnonzero(~(np.isfinite(samples) & (samples >= 0)))
+        if bad.size:
+            raise InputError(f"EmpiricalGaps: samples[{bad[0]}]={samples[bad[0]]} is not allowed "
+                             f"({bad.size} such); give finite gaps, 0 or more")  # fmt: skip
+        values, counts = np.unique(samples, return_counts=True)
+        if values[-1] == 0:
+            raise InputError(f"EmpiricalGaps: all {samples.size} samples are 0; give at least one above 0")
+        cumulative = np.cumsum(counts) / samples.size
+        positive = values > 0
+        object.__setattr__(self, "knots", np.concatenate([[0.0], values[positive]]))
+        object.__setattr__(self, "heights", np.concatenate([[0.0], cumulative[positive]]))
+
+    def piecewise(self) -> tuple[np.ndarray, np.ndarray]:
+        """Knots and the cdf at them: F is linear in between."""
+        return np.asarray(self.knots), np.asarray(self.heights)
+
+    @property
+    def mean(self) -> Any:  # type: ignore[override]
+        mean = (namespace(self).xp.diff(self.knots) * (1 - (self.heights[1:] + self.heights[:-1]) / 2)).sum()
+        return mean if isinstance(mean, jax.Array) else float(mean)
+
+    @property
+    def lipschitz(self) -> Any:
+        steepest = (namespace(self).xp.diff(self.heights) / namespace(self).xp.diff(self.knots)).max()
+        return steepest if isinstance(steepest, jax.Array) else float(steepest)
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return tuple(np.asarray(self.knots)[1:].tolist())
+
+    def _piece(self, ns: Namespace, t: Any) -> tuple[Any, ...]:
+        """For each t: its piece's left knot, right knot, F at both, and the piece's index."""
+        knots, heights = ns.xp.asarray(self.knots), ns.xp.asarray(self.heights)
+        last = knots.shape[0] - 2
+        index = ns.xp.clip(ns.xp.searchsorted(knots, t, side="right") - 1, 0, last)
+        return knots[index], knots[index + 1], heights[index], heights[index + 1], index
+
+    def _areas(self, ns: Namespace) -> tuple[Any, Any]:
+        """I and E[(W - t)^+] at the knots."""
+        knots, heights = ns.xp.asarray(self.knots), ns.xp.asarray(self.heights)
+        pieces = ns.xp.diff(knots) * (1 - (heights[1:] + heights[:-1]) / 2)
+        zero = ns.xp.zeros_like(knots[:1])
+        below = ns.xp.concatenate([zero, ns.xp.cumsum(pieces)])
+        above = ns.xp.concatenate([ns.xp.cumsum(pieces[::-1])[::-1], zero])
+        return below, above
+
+    def _cdf(self, ns: Namespace, t: Any) -> Any:
+        left, right, low, high, _ = self._piece(ns, t)
+        return ns.xp.minimum(low + (high - low) * (t - left) / (right - left), 1)
+
+    def _survival(self, ns: Namespace, t: Any) -> Any:
+        left, right, low, high, _ = self._piece(ns, t)
+        return ns.xp.maximum((1 - high) + (high - low) * (right - t) / (right - left), 0)
+
+    def _density(self, ns: Namespace, t: Any) -> Any:
+        left, right, low, high, _ = self._piece(ns, t)
+        return ns.xp.where(t < ns.xp.asarray(self.knots)[-1], (high - low) / (right - left), 0.0)
+
+    def _density_derivative(self, ns: Namespace, t: Any) -> Any:
+        return ns.xp.zeros_like(t)
+
+    def _residence(self, ns: Namespace, t: Any) -> Any:
+        left, right, low, high, index = self._piece(ns, t)
+        below, _ = self._areas(ns)
+        along = ns.xp.minimum(t, right) - left
+        return below[index] + along * ((1 - low) - (high - low) * along / (right - left) / 2)
+
+    def _excess(self, ns: Namespace, t: Any) -> Any:
+        left, right, low, high, index = self._piece(ns, t)
+        _, above = self._areas(ns)
+        rest = ns.xp.maximum(right - t, 0)
+        return above[index + 1] + rest * ((1 - high) + (high - low) * rest / (right - left) / 2)
+
+    def _inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
+        knots, heights = ns.xp.asarray(self.knots), ns.xp.asarray(self.heights)
+        index = ns.xp.clip(ns.xp.searchsorted(heights, p, side="right") - 1, 0, knots.shape[0] - 2)
+        left, right, low, high = knots[index], knots[index + 1], heights[index], heights[index + 1]
+        from_left = left + (p - low) * (right - left) / (high - low)
+        from_right = right - (q - (1 - high)) * (right - left) / (high - low)
+        return ns.xp.clip(ns.xp.where(p <= 0.5, from_left, from_right), left, right)
+
+    def _residual_inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
+        knots, heights = ns.xp.asarray(self.knots), ns.xp.asarray(self.heights)
+        below, above = self._areas(ns)
+        last = knots.shape[0] - 2
+        index = ns.xp.where(
+            p <= 0.5,
+            ns.xp.searchsorted(below, p * self.mean, side="right") - 1,
+            last + 1 - ns.xp.searchsorted(above[::-1], q * self.mean, side="left"),
+        )
+        index = ns.xp.clip(index, 0, last)
+        left, right, low, high = knots[index], knots[index + 1], heights[index], heights[index + 1]
+        slope = (high - low) / (right - left)
+        # From the left, x (1-low) - slope x^2/2 = area; from the right, x (1-high) + slope x^2/2 = area.
+        area = ns.xp.maximum(p * self.mean - below[index], 0)
+        along = 2 * area / ((1 - low) + ns.xp.sqrt(ns.xp.maximum((1 - low) ** 2 - 2 * slope * area, 0)))
+        area = ns.xp.maximum(q * self.mean - above[index + 1], 0)
+        tail = 1 - high
+        root = ns.xp.sqrt(tail**2 + 2 * slope * area)
+        back = 2 * area / ns.xp.maximum(tail + root, np.finfo(area.dtype).tiny)
+        return ns.xp.clip(ns.xp.where(p <= 0.5, left + along, right - back), left, right)
+
+    def _support(self, ns: Namespace, residual: bool) -> tuple[Any, Any]:
+        return 0.0, self.knots[-1]
