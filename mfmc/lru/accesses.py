@@ -1,0 +1,243 @@
+"""A stream of accesses: who asks for how many blocks, and when; the input of every LRU kernel.
+
+Accesses lie in time order. **Equal times keep the order of the rows they came in** (a stable sort), so a
+batch of requests with one time stamp is served in file order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..accounting import access_sizes, histories_from_tokens, running_sum
+from ..errors import InputError
+
+Integers = NDArray[np.int64]
+
+
+class Sizes(NamedTuple):
+    """Blocks per access under one accounting, int64 [n] each (THEORY B3 seen from the access).
+
+    An access takes ``moved`` blocks from where its conversation last stood and leaves ``held`` blocks at
+    the front; ``held - moved`` of them are newly allocated. It looks up ``content`` blocks, of which
+    ``reuse`` can be served. ``moved`` equals ``reuse`` but where a content shrinks under Algorithm 1, which
+    frees what the new one lacks.
+    """
+
+    held: Integers
+    moved: Integers
+    reuse: Integers
+    content: Integers
+
+
+@dataclass(frozen=True, eq=False)
+class AccessStream:
+    """n accesses in time order.
+
+    ``history`` (R) counts the blocks of a conversation's content after the access, ``shared`` those of them
+    that it had before; ``previous`` and ``next`` index the accesses of the same conversation before and
+    after (-1 and n where there is none). With ``tokens`` (T), ``shared_tokens`` and ``block_tokens`` (k)
+    the token accounting is there too. ``row`` is the place of each access in the arrays it came from.
+    ``counted`` marks the accesses that ratios count (all, unless the stream was given a warm-up).
+    """
+
+    time: NDArray[np.float64]
+    conversation: Integers
+    history: Integers
+    shared: Integers
+    previous: Integers
+    next: Integers
+    row: Integers
+    tokens: Integers | None = None
+    shared_tokens: Integers | None = None
+    block_tokens: int | None = None
+    counted: slice = field(default_factory=lambda: slice(None))
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    @property
+    def accountings(self) -> tuple[str, ...]:
+        """The accountings this stream has the data for."""
+        return ("whole", "practical") if self.tokens is None else ("whole", "practical", "token")
+
+    def sizes(self, accounting: str = "whole") -> Sizes:
+        """Blocks held, moved, reusable and looked up by each access."""
+        if accounting == "token":
+            if self.tokens is None or self.shared_tokens is None:
+                raise InputError(
+                    "accounting 'token' needs token counts: make the stream with tokens and block_tokens"
+                )
+            size, shared = self.tokens, self.shared_tokens
+        else:
+            size, shared = self.history, self.shared
+        new, reuse, content = access_sizes(accounting, size, shared, self.block_tokens)
+        held = content if accounting == "whole" else new + reuse
+        moved = reuse
+        if accounting == "whole":  # Algorithm 1 line 4 replaces the content: what it no longer has is free
+            had = np.where(self.previous < 0, shared, content[self.previous])
+            moved = had if np.any(had != reuse) else reuse
+        return Sizes(held, moved, reuse, content)
+
+    def reusable_tokens(self, accounting: str) -> Integers:
+        """Tokens that a full hit of each access serves: whole reusable blocks, and no more than the two prompts share."""
+        if self.tokens is None or self.shared_tokens is None or self.block_tokens is None:
+            raise InputError(
+                "a token-weighted ratio needs token counts: make the stream with tokens and block_tokens"
+            )
+        return np.minimum(self.sizes(accounting).reuse * self.block_tokens, self.shared_tokens)
+
+
+def accesses_from_arrays(
+    time: ArrayLike,
+    conversation: ArrayLike,
+    history: ArrayLike | None = None,
+    new: ArrayLike | None = None,
+    *,
+    tokens: ArrayLike | None = None,
+    new_tokens: ArrayLike | None = None,
+    block_tokens: int | None = None,
+) -> AccessStream:
+    """An access stream from one row per access, in any order.
+
+    ``time`` (finite), ``conversation`` (whole numbers or strings) and sizes after each access:
+
+    * ``history`` R in blocks (>= 1); ``new`` Z in blocks (0..R) where known, otherwise what R grew by. R -
+      Z blocks were there before: at most the conversation's previous R, which may be larger (a compacted
+      context) or equal. Without ``history``, R is the running sum of ``new``.
+    * or ``tokens`` T of the whole prompt with ``block_tokens`` k, and ``new_tokens`` likewise; R follows
+      the paper's Appendix E unless ``history`` is given as well.
+
+    Raises InputError that names the first offending row.
+    """
+    times = np.asarray(time, dtype=np.float64)
+    if times.ndim != 1:
+        raise InputError(f"time has shape {times.shape}: expected one dimension, a time per access")
+    _require("time", times, np.isfinite(times), "expected a finite number")
+    ids = _conversation_numbers(conversation, len(times))
+    row = np.argsort(times, kind="stable")
+    previous, following, by_conversation = _links(ids[row])
+    if block_tokens is not None and block_tokens < 1:
+        raise InputError(f"block_tokens is {block_tokens}: expected a whole number of tokens >= 1")
+
+    total = shared_tokens = None
+    if tokens is not None:
+        if block_tokens is None:
+            raise InputError("tokens need block_tokens: how many tokens a block holds")
+        total = _checked("tokens", tokens, row, least=1)
+        shared_tokens = _shared("tokens", total, "new_tokens", new_tokens, row, previous)
+    if history is not None:
+        size = _checked("history", history, row, least=1)
+        shared = _shared("history", size, "new", new, row, previous)
+    elif new is not None:
+        increments = _checked("new", new, row, least=0)
+        size = np.empty_like(increments)
+        size[by_conversation] = running_sum(increments[by_conversation], previous[by_conversation] < 0)
+        _require(
+            "new", increments, size > 0, "a conversation's first access allocates at least one block", row
+        )
+        shared = size - increments
+    elif total is not None and shared_tokens is not None and block_tokens is not None:
+        size, shared = _histories_of_prompts(total, shared_tokens, block_tokens, previous, by_conversation)
+    else:
+        raise InputError("an access stream needs history or new (blocks), or tokens with block_tokens")
+    _refuse_overflow(size if total is None else np.maximum(size, total))
+    return AccessStream(
+        times[row], ids[row], size, shared, previous, following, row, total, shared_tokens, block_tokens
+    )
+
+
+def _shared(
+    size_name: str, size: Integers, new_name: str, new: ArrayLike | None, row: Integers, previous: Integers
+) -> Integers:
+    """How much of each access's content its conversation had before (in time order)."""
+    seen = previous >= 0
+    before = np.where(seen, size[previous], 0)
+    if new is None:
+        return np.minimum(size, before)
+    fresh = _checked(new_name, new, row, least=0)
+    _require(new_name, fresh, fresh <= size, f"it cannot allocate more than the {size_name} it leaves", row)
+    kept = ~seen | (size - fresh <= before)
+    _require(
+        size_name, size, kept, f"without {new_name} it exceeds the conversation's {size_name} before", row
+    )
+    return size - fresh
+
+
+def _histories_of_prompts(
+    total: Integers, shared: Integers, block_tokens: int, previous: Integers, by_conversation: Integers
+) -> tuple[Integers, Integers]:
+    """Histories R, and the blocks of each that were there before, from prompts in time order."""
+    first = previous < 0
+    restarts = first | (shared < total[previous])
+    size = np.empty_like(total)
+    grouped = (values[by_conversation] for values in (total, shared, restarts))
+    size[by_conversation] = histories_from_tokens(*grouped, block_tokens)
+    before = np.where(first, size, size[previous])
+    kept = np.minimum(np.minimum(size, before), -(-shared // block_tokens))
+    return size, np.where(restarts, kept, before)
+
+
+def _links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
+    """previous [n], next [n], and the accesses sorted by conversation, then time; ids are 0, 1, .. < n."""
+    n = len(conversation)
+    bits = max(n - 1, 1).bit_length()
+    # One flat sort of packed keys: numpy sorts plain integers several times faster than it sorts indices.
+    packed = np.sort((conversation << bits) | np.arange(n))
+    by_conversation = packed & ((1 << bits) - 1)
+    owner = packed >> bits
+    same = owner[1:] == owner[:-1]
+    previous, following = np.full(n, -1), np.full(n, n)
+    previous[by_conversation[1:][same]] = by_conversation[:-1][same]
+    following[by_conversation[:-1][same]] = by_conversation[1:][same]
+    return previous, following, by_conversation
+
+
+def _conversation_numbers(conversation: ArrayLike, rows: int) -> Integers:
+    """Ids as numbers below the number of rows, so that an id and an index fit into one 64-bit key."""
+    ids = np.asarray(conversation)
+    if ids.shape != (rows,):
+        raise InputError(f"conversation has shape {ids.shape}, expected ({rows},) like time")
+    if ids.dtype.kind == "f":
+        _require(
+            "conversation",
+            ids,
+            np.isfinite(ids) & (ids == np.floor(ids)),
+            "expected a whole number or a string",
+        )
+    if ids.dtype.kind in "iu" and rows and ids.min() >= 0 and ids.max() < rows:
+        return ids.astype(np.int64)
+    return np.unique(ids, return_inverse=True)[1].astype(np.int64)
+
+
+def _checked(name: str, values: ArrayLike, row: Integers, least: int) -> Integers:
+    """Whole numbers in time order; ``row`` is the time order of the rows."""
+    array = np.asarray(values)
+    if array.shape != row.shape:
+        raise InputError(f"{name} has shape {array.shape}, expected {row.shape} like time")
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"{name} holds {array.dtype}: expected whole numbers")
+    good = (array >= least) & (array < 2**62)
+    if array.dtype.kind == "f":
+        good &= array == np.floor(array)
+    _require(name, array, good, f"expected a whole number from {least} to 2^62 - 1")
+    return array[row].astype(np.int64, copy=False)
+
+
+def _refuse_overflow(size: Integers) -> None:
+    if size.sum(dtype=np.float64) >= 2.0**62:
+        raise InputError("the sizes add up to 2^62 blocks or more: give them in larger blocks")
+
+
+def _require(
+    name: str, values: NDArray, good: NDArray[np.bool_], message: str, row: Integers | None = None
+) -> None:
+    """Refuse the first offending row of the input (``row`` maps values in time order back to it)."""
+    if good.all():
+        return
+    bad = np.flatnonzero(~good)
+    worst = bad[0] if row is None else bad[np.argmin(row[bad])]
+    raise InputError(f"{name} row {worst if row is None else row[worst]} is {values[worst]}: {message}")

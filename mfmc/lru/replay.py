@@ -1,0 +1,127 @@
+"""Replay LRU at one capacity: what every access finds in the cache."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .accesses import AccessStream, Integers, Sizes
+
+EVICTIONS = ("conversation", "block")
+BACKENDS = ("numba", "xla")
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What a cache served: ``served`` blocks [n] of the ``content`` blocks [n] that each access looked up.
+
+    ``hit`` bool [n] is True where everything reusable was served. ``counted`` are the accesses of the ratios.
+    """
+
+    stream: AccessStream
+    capacity: int
+    accounting: str
+    served: Integers
+    hit: NDArray[np.bool_]
+
+    @property
+    def hit_ratio(self) -> float:
+        """Blocks served over blocks looked up, (12) and (24): every counted access stands in the denominator."""
+        counted = self.stream.counted
+        return float(self.served[counted].sum() / self.stream.sizes(self.accounting).content[counted].sum())
+
+    @property
+    def request_hit_ratio(self) -> float:
+        """Share of the counted accesses, first turns included, that found everything reusable."""
+        return float(self.hit[self.stream.counted].mean())
+
+    @property
+    def token_hit_ratio(self) -> float:
+        """Tokens served over tokens looked up."""
+        stream, counted = self.stream, self.stream.counted
+        if stream.tokens is None or stream.block_tokens is None or stream.shared_tokens is None:
+            raise InputError("a token-weighted ratio needs token counts: make the stream with tokens")
+        served = np.minimum(self.served[counted] * stream.block_tokens, stream.shared_tokens[counted])
+        return float(served.sum() / stream.tokens[counted].sum())
+
+
+def replay_lru(
+    stream: AccessStream,
+    capacity: int,
+    accounting: str = "whole",
+    *,
+    eviction: str = "conversation",
+    backend: str | None = None,
+) -> Replay:
+    """LRU of ``capacity`` blocks over the stream, from an empty cache; exact, access by access.
+
+    ``eviction``: a ``conversation`` leaves whole (Algorithm 1, and the threshold of the theory), or block by
+    ``block``, the deepest first, so that the boundary conversation still serves its leading blocks.
+    ``backend``: ``numba`` (threads over chunks of time) or ``xla`` (lanes over chunks of time); by default
+    xla where JAX has an accelerator. Both give the same integers.
+    """
+    if eviction not in EVICTIONS:
+        raise InputError(f"eviction {eviction!r} is unknown: choose one of {', '.join(EVICTIONS)}")
+    sizes = stream.sizes(accounting)
+    return _replay(stream, sizes, checked_capacity(capacity), accounting, eviction, chosen_backend(backend))
+
+
+def _replay(
+    stream: AccessStream, sizes: Sizes, capacity: int, accounting: str, eviction: str, backend: str
+) -> Replay:
+    by_block = eviction == "block"
+    held, moved = sizes.held, sizes.moved
+    if by_block and moved is not sizes.reuse:  # blocks that a shrunken content lacks stay until they are
+    evicted
+        held, moved = sizes.content, sizes.reuse
+    if backend == "xla":
+        from .lanes import replay_lanes
+
+        found = replay_lanes(stream.previous, stream.next, held, moved, capacity, by_block)
+    else:
+        found = replay_threads(stream.previous, stream.next, held, moved, capacity, by_block)
+    served = found if by_block else np.where(found, sizes.reuse, 0)
+    hit = (served == sizes.reuse) & (sizes.reuse > 0)
+    return Replay(stream, capacity, accounting, served, hit)
+
+
+def replay_threads(
+    previous: Integers, following: Integers, held: Integers, moved: Integers, capacity: int, by_block: bool
+) -> NDArray:
+    """The two-pointer kernel over one chunk of time per core: found blocks, or hit flags, of every access."""
+    from .two_pointer import replay_range, warm_start
+
+    n = len(held)
+    found = np.zeros(n, dtype=np.int64 if by_block else np.bool_)
+    edges = np.linspace(0, n, min(len(os.sched_getaffinity(0)), max(n // 65536, 1)) + 1).astype(np.int64)
+
+    def serve(begin: int, end: int) -> None:
+        start = warm_start(following, held, moved, capacity, begin)
+        replay_range(previous, following, held, moved, capacity, by_block, start, begin, end, found)
+
+    with ThreadPoolExecutor(len(edges)) as pool:
+        list(pool.map(serve, edges[:-1], edges[1:]))
+    return found
+
+
+def checked_capacity(capacity: int) -> int:
+    """A capacity in whole blocks."""
+    if int(capacity) != capacity or not 0 <= capacity < 2**62:
+        raise InputError(f"capacity is {capacity}: expected a whole number of blocks from 0 to 2^62 - 1")
+    return int(capacity)
+
+
+def chosen_backend(backend: str | None) -> str:
+    """The backend named, or the one that suits the machine."""
+    if backend is None:
+        import jax
+
+        return "numba" if jax.default_backend() == "cpu" else "xla"
+    if backend not in BACKENDS:
+        raise InputError(f"backend {backend!r} is unknown: choose one of {', '.join(BACKENDS)}")
+    return backend
