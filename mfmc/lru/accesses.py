@@ -83,7 +83,7 @@ class AccessStream:
         return Sizes(held, moved, reuse, content)
 
     def reusable_tokens(self, accounting: str) -> Integers:
-        """Tokens that a full hit of each access serves: whole reusable blocks, and no more than the two prompts share."""
+        """Tokens that a full hit serves: those of the reusable blocks, and no more than the prompts share."""
         if self.tokens is None or self.shared_tokens is None or self.block_tokens is None:
             raise InputError(
                 "a token-weighted ratio needs token counts: make the stream with tokens and block_tokens"

@@ -33,7 +33,7 @@ def served_by_reference(
 
 
 def algorithm_1(stream: AccessStream, capacity: int) -> np.ndarray:
-    """Whole-content LRU, Algorithm 1 of the paper line by line: the hit indicator of every access, bool [n]."""
+    """Whole-content LRU, Algorithm 1 line by line: the hit indicator of every access, bool [n]."""
     resident: list[int] = []  # conversations from MRU to LRU
     size: dict[int, int] = {}
     hits = []

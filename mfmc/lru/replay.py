@@ -31,7 +31,7 @@ class Replay:
 
     @property
     def hit_ratio(self) -> float:
-        """Blocks served over blocks looked up, (12) and (24): every counted access stands in the denominator."""
+        """Blocks served over blocks looked up, (12) and (24), first turns included in the latter."""
         counted = self.stream.counted
         return float(self.served[counted].sum() / self.stream.sizes(self.accounting).content[counted].sum())
 
@@ -76,8 +76,7 @@ def _replay(
 ) -> Replay:
     by_block = eviction == "block"
     held, moved = sizes.held, sizes.moved
-    if by_block and moved is not sizes.reuse:  # blocks that a shrunken content lacks stay until they are
-    evicted
+    if by_block and moved is not sizes.reuse:  # what a shrunken content lacks stays until it is evicted
         held, moved = sizes.content, sizes.reuse
     if backend == "xla":
         from .lanes import replay_lanes
