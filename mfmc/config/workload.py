@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -223,8 +224,16 @@ def build_law(section: Any, key: str) -> Any:
             raise InputError(f"{key}.{name} is not set: kind {section.kind} needs {', '.join(_required(known))}")
     try:
         return law(**{known[name].name: _value(value) for name, value in given.items()})
-    except ValueError as error:
-        raise InputError(f"{key} (kind {section.kind}): {error}") from error
+    except InputError as error:
+        raise InputError(_at(key, known, str(error))) from error
+
+
+def _at(key: str, known: dict[str, inspect.Parameter], message: str) -> str:
+    """A law's own message, `turns.mean=1: ...` or `GammaGaps: shape=-1 ...`, with the key of the configuration."""
+    rest = re.sub(r"^\w+(\.|: )", "", message)
+    name = re.match(r"\w*", rest)[0]
+    keys = {parameter.name: key for key, parameter in known.items()}
+    return f"{key}.{keys[name]}{rest.removeprefix(name)}" if name in keys else f"{key}: {rest}"
 
 
 def _value(value: Any) -> Any:

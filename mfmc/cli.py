@@ -1,0 +1,256 @@
+"""The command `mfmc`: Hydra composes the configuration, a study runs, a folder of results appears.
+
+Exit status: 0 done; 1 a check of the study failed; 2 the input was refused (one line says why); 3 it broke.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mfmc import studies
+from mfmc.config.compose import (
+    NAME,
+    check_form,
+    conf_folder,
+    explain,
+    load_workload_files,
+    settings_from,
+    store_schema,
+)
+from mfmc.errors import BufferOverflow, InputError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+DONE, CHECK_FAILED, REFUSED, BROKE = 0, 1, 2, 3
+
+# Statuses of the jobs of this launch: filled by `job`, and by `Multirun` from the jobs' folders, since a launcher
+# may run them in other processes.
+_statuses: list[int] = []
+_sweeps: list[Path] = []
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line `argv` (default: the process's own) and return its exit status."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    _statuses.clear()
+    _sweeps.clear()
+    try:
+        if "--help" in argv or "-h" in argv:
+            print(_help())
+            return DONE
+        if "--version" in argv:
+            from mfmc.provenance import versions
+
+            print("  ".join(f"{name} {version}" for name, version in versions().items()))
+            return DONE
+        _launch(argv)
+        return max(_statuses, default=DONE)
+    except InputError as error:
+        _complain(str(error))
+        _remove_unused_sweeps()
+        return REFUSED
+    except KeyboardInterrupt:
+        _complain("interrupted")
+        return 130
+    except SystemExit as leaving:  # Hydra's own flags
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except Exception:
+        traceback.print_exc()
+        return BROKE
+
+
+def _launch(argv: list[str]) -> None:
+    """Hand the command line to Hydra. Raises InputError for whatever Hydra refuses."""
+    import hydra
+    from hydra._internal.utils import get_args_parser
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    parser = get_args_parser()
+    parser.error = _refuse_flag  # type: ignore[method-assign]
+    given = parser.parse_args(argv).overrides
+    for override in given:
+        check_form(override)
+    replaced = dict(zip(given, load_workload_files(given)))
+    store_schema()
+    try:
+        with _command_line([replaced.get(word, word) for word in argv]):
+            hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=NAME)(job)()
+    except (HydraException, OmegaConfBaseException) as error:
+        raise InputError(explain(error, given)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise InputError(f"{error.filename}: {(error.strerror or str(error)).lower()} (set output=FOLDER)") from error
+
+
+def _refuse_flag(message: str) -> None:
+    raise InputError(f"{message} (see mfmc --help)")
+
+
+@contextmanager
+def _command_line(argv: list[str]) -> Iterator[None]:
+    """Hydra reads sys.argv, and reports errors itself unless told to raise them."""
+    before = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = [sys.argv[0], *argv]
+    os.environ["HYDRA_FULL_ERROR"] = "1"
+    try:
+        yield
+    finally:
+        sys.argv = before[0]
+        if before[1] is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = before[1]
+
+
+def job(cfg: DictConfig) -> int:
+    """One run, in whatever process a launcher chose. It never raises: a bad job does not take others along."""
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    from mfmc.results import Folder
+
+    hydra_cfg = HydraConfig.get()
+    number = OmegaConf.select(hydra_cfg, "job.num")  # None outside a multirun
+    overrides = [str(text) for text in hydra_cfg.overrides.task]
+    extra = {
+        ".hydra/config.yaml": OmegaConf.to_yaml(cfg),
+        ".hydra/hydra.yaml": OmegaConf.to_yaml(OmegaConf.create({"hydra": hydra_cfg})),
+        ".hydra/overrides.yaml": OmegaConf.to_yaml(OmegaConf.create(overrides)),
+    }
+    where = "" if number is None else f"job {number} ({' '.join(overrides)}): "
+    path, folder = Path(hydra_cfg.runtime.output_dir), None
+    try:
+        folder = Folder(path)
+        status = _run_study(cfg, overrides, folder, extra)
+    except (InputError, BufferOverflow) as error:
+        message, status = _one_line(error), REFUSED
+        _complain(where + message)
+    except Exception as error:
+        message, status = f"{type(error).__name__}: {_one_line(error)}", BROKE
+        traceback.print_exc()
+        _complain(f"{where}broke; this is a defect of mfmc")
+    except BaseException:
+        if folder is not None:
+            folder.discard()
+        raise
+    if status >= REFUSED and folder is not None:
+        if number is None:
+            folder.discard()
+        else:
+            folder.write_failure(message, status, extra)
+    _statuses.append(status)
+    return status
+
+
+def _run_study(cfg: DictConfig, overrides: list[str], folder: Any, extra: dict[str, str]) -> int:
+    """Check the settings, run the study under its runtime, write and show the result."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    from mfmc import report
+    from mfmc.config.machine import prepared
+    from mfmc.progress import progress
+    from mfmc.provenance import provenance
+    from mfmc.studies.context import Context
+
+    start = time.perf_counter()
+    try:
+        values = OmegaConf.to_container(cfg, resolve=True)
+    except OmegaConfBaseException as error:
+        raise InputError(explain(error, overrides)) from error
+    assert isinstance(values, dict)
+    settings = settings_from(values, overrides)
+    with prepared(settings.runtime):
+        context = Context(settings, progress)
+        result = studies.load(settings.study).run(settings, context)
+        if context.notes:
+            result.sections = {"Input": "\n".join(f"- {note}" for note in context.notes), **result.sections}
+        seconds = time.perf_counter() - start
+        folder.write(result, settings.study, provenance(settings, values, overrides, seconds), extra)
+    report.show(settings.study, result, _relative(folder.path), seconds)
+    return DONE if result.passed else CHECK_FAILED
+
+
+class Multirun:
+    """Hydra's callback (named in conf/config.yaml): collects the statuses of a multirun's jobs from their folders."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("on_"):  # the events that nothing is done at
+            return lambda **_: None
+        raise AttributeError(name)
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        """Remember where the sweep goes."""
+        _sweeps.append(Path(config.hydra.sweep.dir))
+
+    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
+        """Say how many jobs did what."""
+        from mfmc.results import statuses
+
+        found = statuses(Path(config.hydra.sweep.dir))
+        _statuses.extend(found)
+        words = {DONE: "done", CHECK_FAILED: "with a failed check", REFUSED: "refused", BROKE: "broke"}
+        counts = ", ".join(f"{found.count(status)} {word}" for status, word in words.items() if status in found)
+        print(f"{len(found)} jobs: {counts}; results: {_relative(Path(config.hydra.sweep.dir))}")
+
+
+def _remove_unused_sweeps() -> None:
+    """A multirun that was refused before its first job leaves nothing behind."""
+    for folder in _sweeps:
+        if folder.is_dir() and {entry.name for entry in folder.iterdir()} <= {"multirun.yaml"}:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _complain(line: str) -> None:
+    print(f"mfmc: {line}", file=sys.stderr)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _relative(path: Path) -> Path:
+    """The path as seen from where the user stands, if it lies below."""
+    path, here = path.absolute(), Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _help() -> str:
+    def options(group: str) -> str:
+        return ", ".join(sorted(file.stem for file in (conf_folder() / group).glob("*.yaml")))
+
+    width = max(map(len, studies.STUDIES))
+    listed = "\n".join(f"  {name:<{width}}  {study.purpose}" for name, study in studies.STUDIES.items())
+    return f"""\
+mfmc: hit ratios of KV caches under LRU for multi-turn conversations, from theory to traces
+
+usage: mfmc [study=NAME] [workload=NAME|FILE.yaml] [runtime=NAME] [key=value ...]
+       mfmc -m key=value1,value2 ...      every combination of the listed values
+
+studies (study=)
+{listed}
+
+workloads (workload=)  {options("workload")}
+runtimes (runtime=)    {options("runtime")}
+
+examples
+  mfmc capacities=[1000,10000] workload=scm
+  mfmc workload.gaps.kind=gamma workload.gaps.shape=2
+  mfmc workload=trace workload.path=turns.csv.gz workload.block_tokens=128
+  mfmc -m workload.arrival_rate=0.5,1.5 runtime=quick
+
+mfmc study=NAME --cfg job   prints every setting and its value
+mfmc --hydra-help           the flags of Hydra
+Results go to outputs/<study>/<time>/ below the current folder (output=FOLDER to change it).
+Exit status: 0 done, 1 a check failed, 2 input refused, 3 broke."""

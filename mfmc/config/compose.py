@@ -1,0 +1,143 @@
+"""Hydra's side of the configuration: where conf/ is, workload files, and Hydra's complaints in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from mfmc import studies
+from mfmc.config.convert import convert, keys_of, unknown_setting
+from mfmc.config.schema import Settings
+from mfmc.config.workload import WorkloadSection, settle_kinds
+from mfmc.errors import InputError
+
+NAME = "config"
+
+
+def conf_folder() -> Path:
+    """The folder conf/: inside the package after an install, beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "conf", package.parent / "conf"):
+        if (folder / f"{NAME}.yaml").is_file():
+            return folder
+    raise InputError("mfmc is installed without its conf/ folder; install it again with pip")
+
+
+def store_schema() -> None:
+    """Tell Hydra every key that a workload may have, so that overrides of any of them are accepted."""
+    from hydra.core.config_store import ConfigStore
+
+    ConfigStore.instance().store(group="schema", name="workload", node=asdict(WorkloadSection()))
+
+
+def check_form(override: str) -> None:
+    """Refuse an argument that is no override at all."""
+    if "=" not in override and not override.startswith("~"):
+        raise InputError(f"'{override}' is not an override: write key=value, such as workload=scm (see mfmc --help)")
+
+
+def load_workload_files(overrides: Iterable[str]) -> list[str]:
+    """Make `workload=some/path.yaml` an option of the group; the returned overrides name it by its absolute path."""
+    return [_with_stored_files(text) if text.startswith("workload=") else text for text in overrides]
+
+
+def _with_stored_files(override: str) -> str:
+    options = override.removeprefix("workload=").split(",")
+    return "workload=" + ",".join(_stored(option.strip().strip("'\"")) for option in options)
+
+
+def _stored(option: str) -> str:
+    """Put the file's content where Hydra looks for `workload/<absolute path>`; other options stay as they are."""
+    from hydra.core.config_store import ConfigStore
+
+    if not option.endswith((".yaml", ".yml")):
+        return option
+    path = Path(option).resolve().with_suffix(".yaml")
+    group = "/".join(("workload", *path.parts[1:-1]))
+    ConfigStore.instance().store(group=group, name=path.name, node=_read_yaml(option))
+    return f"'{path}'"
+
+
+def _read_yaml(path: str) -> dict[str, Any]:
+    import yaml
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        content = OmegaConf.to_container(OmegaConf.load(path))
+    except OSError as error:
+        raise InputError(f"workload={path}: cannot be read ({(error.strerror or str(error)).lower()})") from error
+    except (yaml.YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark else ""
+        raise InputError(f"workload={path}: not a YAML file{where} ({_first_line(error)})") from error
+    if not isinstance(content, dict):
+        raise InputError(f"workload={path}: expected settings such as arrival_rate and turns, found a {_kind(content)}")
+    if isinstance(content.get("workload"), dict):
+        raise InputError(f"workload={path}: put the settings at the top of the file, without 'workload:' above them")
+    for key in content:
+        if key not in keys_of(WorkloadSection):
+            raise InputError(f"workload={path}: {unknown_setting(str(key), keys_of(WorkloadSection))}")
+    return content
+
+
+def settings_from(values: dict[str, Any], overrides: Iterable[str]) -> Settings:
+    """Typed settings of the study that `values` names; `overrides` are those that the user gave."""
+    name = values.get("study")
+    module = studies.load(str(name))
+    settings = convert(getattr(module, "Config", Settings), values)
+    settle_kinds(settings.workload, {override_key(text) for text in overrides})
+    return settings
+
+
+def override_key(override: str) -> str:
+    """The key of an override: `+a.b=1` -> `a.b`."""
+    return override.split("=", 1)[0].lstrip("+~").split("@", 1)[0]
+
+
+def explain(error: Exception, overrides: Iterable[str]) -> str:
+    """One line for what Hydra or OmegaConf refused."""
+    text = str(error)
+    overrides = list(overrides)
+    cause = str(error.__cause__ or "")
+    if found := re.search(r"Could not find '([^']*?)/([^'/]*)'", text):
+        return _unknown_option(found[1], found[2], text)
+    if found := re.search(r"Could not override '([^']*)'", text):
+        return unknown_setting(override_key(found[1]), _known_keys(overrides))
+    if found := re.search(r"Error parsing override '(.*)'\n(.*)", text):
+        return f"cannot read the override {found[1]}: {found[2]} (quote it for the shell, as in 'capacities=[100,1000]')"
+    if found := re.search(r"Error merging override (.*)", text):
+        return f"{found[1]}: {_first_line(cause or text.split(chr(10), 1)[-1])}"
+    if found := re.search(r"Missing mandatory value: (\S+)", text + cause):
+        return f"{found[1]} is not set"
+    return _first_line(text)
+
+
+def _unknown_option(group: str, option: str, text: str) -> str:
+    from difflib import get_close_matches
+
+    options = [line.strip() for line in text.partition("Available options in")[2].splitlines()[1:]]
+    options = [name for name in options if name and " " not in name]
+    near = get_close_matches(option, options, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    also = ", or the path of a .yaml file" if group == "workload" else ""
+    return f"{group}={option}: no such {group}; {hint}known are {', '.join(options)}{also}"
+
+
+def _known_keys(overrides: list[str]) -> list[str]:
+    """The keys of the study that the overrides name, as far as it can be told."""
+    named = next((text.partition("=")[2] for text in overrides if text.startswith("study=")), "")
+    schema = getattr(studies.load(named), "Config", Settings) if named in studies.STUDIES else Settings
+    groups = [folder.name for folder in conf_folder().iterdir() if folder.is_dir()]
+    return list(dict.fromkeys(keys_of(schema) + groups))
+
+
+def _first_line(error: object) -> str:
+    return (str(error).strip().splitlines() or ["refused"])[0].rstrip(".")
+
+
+def _kind(content: object) -> str:
+    return {list: "list", str: "text", type(None): "blank file"}.get(type(content), type(content).__name__)

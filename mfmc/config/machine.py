@@ -1,0 +1,94 @@
+"""The process that a run wants: precision, platform, devices, threads, compilation cache.
+
+The application alone sets these; the library never touches jax's configuration. Everything that can be undone is
+undone after a run, so that a job computes the same bits alone or after other jobs of the same process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mfmc.config.schema import RuntimeSection
+from mfmc.errors import InputError
+
+_THREAD_VARIABLES = ("PJRT_NPROC", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@contextmanager
+def prepared(runtime: RuntimeSection) -> Iterator[None]:
+    """Run the body under `runtime`'s precision, platform, devices and threads.
+
+    Raises InputError where the machine, or what this process has already started, does not allow it.
+    """
+    _set_threads(runtime.threads)
+    _set_simulated_devices(runtime.devices)
+    import jax
+
+    wanted = {
+        "jax_enable_x64": runtime.precision == "float64",
+        "jax_compilation_cache_dir": _cache_folder(),
+        "jax_persistent_cache_min_compile_time_secs": 0.2,
+    }
+    before = {name: getattr(jax.config, name) for name in wanted}
+    for name, value in wanted.items():
+        jax.config.update(name, value)
+    try:
+        _check_devices(runtime)
+        yield
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+
+
+def _set_threads(threads: int | None) -> None:
+    """Thread pools read their size when they start, hence the environment; numba's can also shrink later."""
+    if threads is None:
+        return
+    for name in _THREAD_VARIABLES:
+        os.environ[name] = str(threads)
+    if "numba" in sys.modules:
+        numba = sys.modules["numba"]
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+
+
+def _set_simulated_devices(devices: int | None) -> None:
+    """Ask XLA for this many CPU devices; it reads the flag when jax first looks for devices."""
+    if devices is None:
+        return
+    flag = "--xla_force_host_platform_device_count"
+    others = re.sub(rf"{flag}=\d+", "", os.environ.get("XLA_FLAGS", ""))
+    os.environ["XLA_FLAGS"] = f"{others} {flag}={devices}".strip()
+
+
+def _check_devices(runtime: RuntimeSection) -> None:
+    import jax
+
+    devices = jax.devices()
+    platform = devices[0].platform
+    if runtime.platform != "auto" and platform != runtime.platform:
+        raise InputError(
+            f"runtime.platform={runtime.platform}: jax computes on {platform} here;"
+            f" use runtime=default, or install jax for that device (pip install 'mfmc[cuda12]')"
+        )
+    if runtime.devices is not None and runtime.devices > len(devices):
+        cure = (
+            "it started with that many in this process; call mfmc afresh"
+            if platform == "cpu"
+            else f"give at most {len(devices)}"
+        )
+        raise InputError(f"runtime.devices={runtime.devices}: jax has {len(devices)} {platform} device(s): {cure}")
+
+
+def _cache_folder() -> str | None:
+    """Where compiled programs are kept between runs: $XDG_CACHE_HOME/mfmc/jax; None where it cannot be written."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mfmc" / "jax"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return str(folder) if os.access(folder, os.W_OK) else None

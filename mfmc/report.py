@@ -1,0 +1,101 @@
+"""The report of a run, for people: Markdown on disk, a few lines on the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from mfmc.studies.result import Result
+
+LONGEST_TABLE = 60
+LONGEST_TERMINAL_TABLE = 14
+
+
+def render(study: str, result: Result, provenance: dict[str, Any], figures: list[str]) -> str:
+    """report.md: findings, checks, figures, tables, the study's own sections, provenance."""
+    parts = [f"# {_title(study)}", *(f"- {finding}" for finding in result.headline)]
+    if result.checks:
+        parts += ["", "## Checks", "", f"{_tally(result)}", ""]
+        parts += table(
+            [{"check": c.name, "": "passed" if c.passed else "FAILED", "figures": c.detail} for c in result.checks]
+        )
+    for title, text in result.sections.items():
+        parts += ["", f"## {title}", "", text.strip()]
+    if figures:
+        parts += ["", "## Figures"]
+        for name in figures:
+            parts += ["", f"![{_title(name)}](figures/{name}.png)"]
+    for name, rows in result.tables.items():
+        parts += ["", f"## {_title(name)}", "", *table(rows[:LONGEST_TABLE])]
+        if len(rows) > LONGEST_TABLE:
+            parts += ["", f"{len(rows) - LONGEST_TABLE} more rows in [{name}.csv]({name}.csv)."]
+    return "\n".join([*parts, "", "## Provenance", "", *_provenance(provenance)]) + "\n"
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows as lines of a Markdown table."""
+    if not rows:
+        return ["(no rows)"]
+    columns = _columns(rows)
+    lines = [columns, ["---"] * len(columns), *([_cell(row.get(c)) for c in columns] for row in rows)]
+    return ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines]
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for row in rows for key in row))
+
+
+def _cell(value: Any) -> str:
+    """A value at reading precision; the CSV has every digit."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_cell(item)}" for key, item in value.items())
+    return str(value)
+
+
+def _title(name: str) -> str:
+    words = name.replace("_", " ")
+    return words[:1].upper() + words[1:]
+
+
+def _tally(result: Result) -> str:
+    passed = sum(check.passed for check in result.checks)
+    return f"{passed} of {len(result.checks)} checks passed."
+
+
+def _provenance(provenance: dict[str, Any]) -> list[str]:
+    """Facts on how the run came about; the whole configuration is in .hydra/config.yaml."""
+    facts = {name: value for name, value in provenance.items() if name != "config"}
+    facts["overrides"] = "`" + " ".join(provenance["overrides"]) + "`" if provenance["overrides"] else "none"
+    return [f"- {_title(name).lower()}: {_cell(value)}" for name, value in facts.items()]
+
+
+def show(study: str, result: Result, folder: Path, seconds: float) -> None:
+    """The findings, the main table, what failed, and where the rest is."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape(study)}[/] in {seconds:.1f} s")
+    for finding in result.headline:
+        console.print(f"  {escape(finding)}")
+    rows = result.tables.get("table", [])
+    if rows and len(rows) <= LONGEST_TERMINAL_TABLE:
+        grid = Table(show_edge=False, pad_edge=True)
+        for column in _columns(rows):
+            numeric = all(isinstance(row.get(column), int | float | None) for row in rows)
+            grid.add_column(column.replace("_", " "), justify="right" if numeric else "left")
+        for row in rows:
+            grid.add_row(*(escape(_cell(row.get(column))) for column in _columns(rows)))
+        console.print(grid)
+    if result.checks:
+        console.print(_tally(result), style="green" if result.passed else "bold red")
+    for failed in (check for check in result.checks if not check.passed):
+        console.print(f"  FAILED {escape(failed.name)}: {escape(failed.detail)}", style="red")
+    console.print(f"results: {escape(str(folder))}")
