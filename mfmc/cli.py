@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mfmc import studies
 from mfmc.config.compose import (
@@ -22,6 +22,7 @@ from mfmc.config.compose import (
     conf_folder,
     explain,
     load_workload_files,
+    options,
     settings_from,
     store_schema,
 )
@@ -30,10 +31,12 @@ from mfmc.errors import BufferOverflow, InputError
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from mfmc.results import Folder
+
 DONE, CHECK_FAILED, REFUSED, BROKE = 0, 1, 2, 3
 
-# Statuses of the jobs of this launch: filled by `job`, and by `Multirun` from the jobs' folders, since a launcher
-# may run them in other processes.
+# Statuses of the jobs of this launch: filled by `job`, and by `Multirun` from the jobs' folders, since a
+# launcher may run them in other processes.
 _statuses: list[int] = []
 _sweeps: list[Path] = []
 
@@ -76,7 +79,7 @@ def _launch(argv: list[str]) -> None:
     from omegaconf.errors import OmegaConfBaseException
 
     parser = get_args_parser()
-    parser.error = _refuse_flag  # type: ignore[method-assign]
+    parser.error = _refuse_flag  # type: ignore[assignment,method-assign]
     given = parser.parse_args(argv).overrides
     for override in given:
         check_form(override)
@@ -90,10 +93,12 @@ def _launch(argv: list[str]) -> None:
     except OSError as error:
         if error.filename is None:
             raise
-        raise InputError(f"{error.filename}: {(error.strerror or str(error)).lower()} (set output=FOLDER)") from error
+        raise InputError(
+            f"{error.filename}: {(error.strerror or str(error)).lower()} (set output=FOLDER)"
+        ) from error
 
 
-def _refuse_flag(message: str) -> None:
+def _refuse_flag(message: str) -> NoReturn:
     raise InputError(f"{message} (see mfmc --help)")
 
 
@@ -114,25 +119,26 @@ def _command_line(argv: list[str]) -> Iterator[None]:
 
 
 def job(cfg: DictConfig) -> int:
-    """One run, in whatever process a launcher chose. It never raises: a bad job does not take others along."""
+    """One run, in whatever process a launcher chose. It never raises: a bad job does not take others
+    along."""
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
     from mfmc.results import Folder
 
     hydra_cfg = HydraConfig.get()
-    number = OmegaConf.select(hydra_cfg, "job.num")  # None outside a multirun
-    overrides = [str(text) for text in hydra_cfg.overrides.task]
+    number = OmegaConf.select(OmegaConf.create({"job": hydra_cfg.job}), "job.num")  # None outside a multirun
+    overrides: list[str] = OmegaConf.to_container(hydra_cfg.overrides.task)  # type: ignore[assignment]
     extra = {
         ".hydra/config.yaml": OmegaConf.to_yaml(cfg),
         ".hydra/hydra.yaml": OmegaConf.to_yaml(OmegaConf.create({"hydra": hydra_cfg})),
-        ".hydra/overrides.yaml": OmegaConf.to_yaml(OmegaConf.create(overrides)),
+        ".hydra/overrides.yaml": OmegaConf.to_yaml(hydra_cfg.overrides.task),
     }
     where = "" if number is None else f"job {number} ({' '.join(overrides)}): "
     path, folder = Path(hydra_cfg.runtime.output_dir), None
     try:
         folder = Folder(path)
-        status = _run_study(cfg, overrides, folder, extra)
+        status = _run_study(cfg, overrides, folder, extra, where)
     except (InputError, BufferOverflow) as error:
         message, status = _one_line(error), REFUSED
         _complain(where + message)
@@ -153,7 +159,9 @@ def job(cfg: DictConfig) -> int:
     return status
 
 
-def _run_study(cfg: DictConfig, overrides: list[str], folder: Any, extra: dict[str, str]) -> int:
+def _run_study(
+    cfg: DictConfig, overrides: list[str], folder: Folder, extra: dict[str, str], where: str
+) -> int:
     """Check the settings, run the study under its runtime, write and show the result."""
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -166,10 +174,9 @@ def _run_study(cfg: DictConfig, overrides: list[str], folder: Any, extra: dict[s
 
     start = time.perf_counter()
     try:
-        values = OmegaConf.to_container(cfg, resolve=True)
+        values: dict[str, Any] = OmegaConf.to_container(cfg, resolve=True)  # type: ignore[assignment]
     except OmegaConfBaseException as error:
         raise InputError(explain(error, overrides)) from error
-    assert isinstance(values, dict)
     settings = settings_from(values, overrides)
     with prepared(settings.runtime):
         context = Context(settings, progress)
@@ -178,12 +185,16 @@ def _run_study(cfg: DictConfig, overrides: list[str], folder: Any, extra: dict[s
             result.sections = {"Input": "\n".join(f"- {note}" for note in context.notes), **result.sections}
         seconds = time.perf_counter() - start
         folder.write(result, settings.study, provenance(settings, values, overrides, seconds), extra)
-    report.show(settings.study, result, _relative(folder.path), seconds)
+    if where:
+        print(f"{where}{report.tally(result)} in {seconds:.1f} s")
+    else:
+        report.show(settings.study, result, _relative(folder.path), seconds)
     return DONE if result.passed else CHECK_FAILED
 
 
 class Multirun:
-    """Hydra's callback (named in conf/config.yaml): collects the statuses of a multirun's jobs from their folders."""
+    """Hydra's callback (named in conf/config.yaml): collects the statuses of a multirun's jobs from their
+    folders."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("on_"):  # the events that nothing is done at
@@ -201,7 +212,9 @@ class Multirun:
         found = statuses(Path(config.hydra.sweep.dir))
         _statuses.extend(found)
         words = {DONE: "done", CHECK_FAILED: "with a failed check", REFUSED: "refused", BROKE: "broke"}
-        counts = ", ".join(f"{found.count(status)} {word}" for status, word in words.items() if status in found)
+        counts = ", ".join(
+            f"{found.count(status)} {word}" for status, word in words.items() if status in found
+        )
         print(f"{len(found)} jobs: {counts}; results: {_relative(Path(config.hydra.sweep.dir))}")
 
 
@@ -227,9 +240,6 @@ def _relative(path: Path) -> Path:
 
 
 def _help() -> str:
-    def options(group: str) -> str:
-        return ", ".join(sorted(file.stem for file in (conf_folder() / group).glob("*.yaml")))
-
     width = max(map(len, studies.STUDIES))
     listed = "\n".join(f"  {name:<{width}}  {study.purpose}" for name, study in studies.STUDIES.items())
     return f"""\
@@ -241,8 +251,8 @@ usage: mfmc [study=NAME] [workload=NAME|FILE.yaml] [runtime=NAME] [key=value ...
 studies (study=)
 {listed}
 
-workloads (workload=)  {options("workload")}
-runtimes (runtime=)    {options("runtime")}
+workloads (workload=)  {", ".join(options("workload"))}
+runtimes (runtime=)    {", ".join(options("runtime"))}
 
 examples
   mfmc capacities=[1000,10000] workload=scm

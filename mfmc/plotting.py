@@ -1,10 +1,9 @@
 """One style for every figure, and the helpers that figures are made of.
 
 Only this file and files called plotting_*.py import matplotlib. `mfmc/plotting_<study>.py` has
-`FIGURES = {"name": draw}`; `draw(figure, result)` fills an empty figure from a `Result`, fresh or read from a folder.
-Colours are Okabe and Ito's, which colour-blind readers tell apart; markers and dashes tell them apart in grey print.
-A title states the finding, axes state the quantity and its unit.
-"""
+`FIGURES = {"name": draw}`; `draw(figure, result)` fills an empty figure from a `Result`, fresh or read from a
+folder. Colours are Okabe and Ito's, which colour-blind readers tell apart; markers and dashes tell them apart
+in grey print. A title states the finding, axes state the quantity and its unit."""
 
 from __future__ import annotations
 
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Drawing = Callable[["Figure", Result], None]
+Drawing = Callable[["Figure", Any], None]
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (1, 1)))
 
-STYLE = {
+STYLE: Any = {
     "figure.figsize": (6.4, 4.2),
     "figure.dpi": 110,
     "figure.constrained_layout.use": True,
@@ -80,7 +79,9 @@ def series(axes: Axes, x: Any, y: Any, name: str, index: int, *, low: Any = None
         middle = np.asarray(y, dtype=float)
         below = np.maximum(middle - np.asarray(low, dtype=float), 0)
         above = np.maximum(np.asarray(high, dtype=float) - middle, 0)
-        axes.errorbar(x, middle, yerr=[below, above], fmt="none", ecolor=line.get_color(), capsize=2, linewidth=1)
+        axes.errorbar(
+            x, middle, yerr=[below, above], fmt="none", ecolor=line.get_color(), capsize=2, linewidth=1
+        )
 
 
 def reference(axes: Axes, x: Any, y: Any, name: str) -> None:
@@ -111,7 +112,7 @@ def drawings(study: str) -> dict[str, Drawing]:
     return import_module(module).FIGURES if find_spec(module) else {}
 
 
-def save(draw: Drawing, result: Result, path: Path) -> None:
+def save(draw: Drawing, result: Any, path: Path) -> None:
     """Draw one figure to `path`.png and `path`.pdf."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -122,7 +123,9 @@ def save(draw: Drawing, result: Result, path: Path) -> None:
         draw(figure, result)
         for suffix in (".png", ".pdf"):
             # no creation date: equal results give equal files
-            figure.savefig(path.with_suffix(suffix), metadata={"CreationDate": None} if suffix == ".pdf" else None)
+            figure.savefig(
+                path.with_suffix(suffix), metadata={"CreationDate": None} if suffix == ".pdf" else None
+            )
 
 
 def draw_all(study: str, result: Result, folder: Path) -> list[str]:

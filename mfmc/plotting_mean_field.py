@@ -26,7 +26,8 @@ def hit_ratio(figure: Figure, result: Result) -> None:
     best = max(result.tables["table"], key=lambda row: row["hit_ratio"])
     label(
         axes,
-        f"{best['capacity']:,} blocks serve {best['hit_ratio']:.1%} of accessed blocks ({best['accounting']} accounting)",
+        f"{best['capacity']:,} blocks serve {best['hit_ratio']:.1%} of accessed blocks"
+        f" ({best['accounting']} accounting)",
         "cache capacity N (blocks)",
         "mean-field hit ratio",
     )

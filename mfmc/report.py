@@ -15,9 +15,12 @@ def render(study: str, result: Result, provenance: dict[str, Any], figures: list
     """report.md: findings, checks, figures, tables, the study's own sections, provenance."""
     parts = [f"# {_title(study)}", *(f"- {finding}" for finding in result.headline)]
     if result.checks:
-        parts += ["", "## Checks", "", f"{_tally(result)}", ""]
+        parts += ["", "## Checks", "", f"{tally(result)}", ""]
         parts += table(
-            [{"check": c.name, "": "passed" if c.passed else "FAILED", "figures": c.detail} for c in result.checks]
+            [
+                {"check": c.name, "": "passed" if c.passed else "FAILED", "figures": c.detail}
+                for c in result.checks
+            ]
         )
     for title, text in result.sections.items():
         parts += ["", f"## {title}", "", text.strip()]
@@ -38,7 +41,10 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         return ["(no rows)"]
     columns = _columns(rows)
     lines = [columns, ["---"] * len(columns), *([_cell(row.get(c)) for c in columns] for row in rows)]
-    return ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines]
+    return [
+        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
+        for line in lines
+    ]
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
@@ -63,9 +69,12 @@ def _title(name: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _tally(result: Result) -> str:
+def tally(result: Result) -> str:
+    """How many checks passed, in words."""
+    if not result.checks:
+        return "done, nothing to check"
     passed = sum(check.passed for check in result.checks)
-    return f"{passed} of {len(result.checks)} checks passed."
+    return f"{passed} of {len(result.checks)} checks passed"
 
 
 def _provenance(provenance: dict[str, Any]) -> list[str]:
@@ -95,7 +104,7 @@ def show(study: str, result: Result, folder: Path, seconds: float) -> None:
             grid.add_row(*(escape(_cell(row.get(column))) for column in _columns(rows)))
         console.print(grid)
     if result.checks:
-        console.print(_tally(result), style="green" if result.passed else "bold red")
+        console.print(tally(result), style="green" if result.passed else "bold red")
     for failed in (check for check in result.checks if not check.passed):
         console.print(f"  FAILED {escape(failed.name)}: {escape(failed.detail)}", style="red")
     console.print(f"results: {escape(str(folder))}")

@@ -1,9 +1,10 @@
-"""Results on disk: one folder a run, written under a temporary name and renamed, so that no half of it ever shows.
+"""Results on disk: one folder a run, written under a temporary name and renamed, so that no half of it ever
+shows.
 
-    result.json    {"schema": 1, "study", "summary", "provenance"}; what is not finite is null
-    table.csv, <name>.csv   the tables          arrays.npz   the arrays
-    report.md      for people                   figures/     png and pdf
-    .hydra/        the configuration            failure.json instead of all this, where a job of a multirun failed
+result.json    {"schema": 1, "study", "summary", "provenance"}; what is not finite is null
+table.csv, <name>.csv   the tables          arrays.npz   the arrays
+report.md      for people                   figures/     png and pdf
+.hydra/        the configuration            failure.json instead of all this, where a job of a multirun failed
 """
 
 from __future__ import annotations
@@ -48,21 +49,25 @@ def plain(value: Any) -> Any:
         return os.fspath(value)
     if hasattr(value, "__array__"):
         return plain(np.asarray(value).tolist())
-    raise TypeError(f"a {type(value).__name__} cannot be written to JSON: give plain numbers, lists and dicts")
+    raise TypeError(
+        f"a {type(value).__name__} cannot be written to JSON: give plain numbers, lists and dicts"
+    )
 
 
 class Folder:
     """The folder of one run.
 
-    A result that lies there when the run begins is replaced by the new one, in one rename. One that appears in the
-    meantime belongs to another launch: it stays, and ours takes the next free name (`path` then changes).
-    """
+    A result that lies there when the run begins is replaced by the new one, in one rename. One that appears
+    in the meantime belongs to another launch: it stays, and ours takes the next free name (`path` then
+    changes)."""
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = Path(path)
         self._earlier = self._marks()
         if not self._earlier and self.path.is_dir() and any(self.path.iterdir()):
-            raise InputError(f"{self.path}: holds files that are no result of mfmc; name a new or an empty folder")
+            raise InputError(
+                f"{self.path}: holds files that are no result of mfmc; name a new or an empty folder"
+            )
 
     def _marks(self) -> set[tuple[str, int, int]]:
         """Identity of the result that lies in the folder now."""
@@ -76,7 +81,8 @@ class Folder:
         return found
 
     def write(self, result: Result, study: str, provenance: dict[str, Any], extra: dict[str, str]) -> None:
-        """Publish a result; `extra` are further text files by name. Figures are drawn if `provenance` asks."""
+        """Publish a result; `extra` are further text files by name. Figures are drawn if `provenance`
+        asks."""
         from mfmc import plotting, report
 
         with_figures = bool(provenance["config"].get("plots"))
@@ -89,7 +95,7 @@ class Folder:
                 "provenance": provenance,
             }
             _write_text(temporary / RESULT, json.dumps(plain(document), indent=1, allow_nan=False) + "\n")
-            np.savez_compressed(temporary / "arrays.npz", **result.arrays)
+            np.savez_compressed(temporary / "arrays.npz", **result.arrays)  # type: ignore[arg-type]
             for name, rows in result.tables.items():
                 write_table(temporary / f"{name}.csv", rows)
             figures = plotting.draw_all(study, result, temporary / "figures") if with_figures else []
@@ -104,7 +110,9 @@ class Folder:
         """Publish why there is no result."""
         temporary = self._temporary()
         try:
-            _write_text(temporary / FAILURE, json.dumps({"schema": SCHEMA, "error": message, "status": status}) + "\n")
+            _write_text(
+                temporary / FAILURE, json.dumps({"schema": SCHEMA, "error": message, "status": status}) + "\n"
+            )
             for name, text in extra.items():
                 _write_text(temporary / name, text)
             self._publish(temporary)
@@ -150,7 +158,8 @@ def summary_of(result: Result) -> dict[str, Any]:
 
 
 def statuses(sweep: Path) -> list[int]:
-    """Exit statuses of the jobs whose folders lie in `sweep`: 0 or 1 with a result, else that of the failure."""
+    """Exit statuses of the jobs whose folders lie in `sweep`: 0 or 1 with a result, else that of the
+    failure."""
     found = []
     for folder in sorted(sweep.iterdir()):
         if (folder / RESULT).is_file():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +31,35 @@ def store_schema() -> None:
     """Tell Hydra every key that a workload may have, so that overrides of any of them are accepted."""
     from hydra.core.config_store import ConfigStore
 
-    ConfigStore.instance().store(group="schema", name="workload", node=asdict(WorkloadSection()))
+    node = asdict(WorkloadSection(arrival_rate=0, capacity=0)) | {"arrival_rate": "???", "capacity": "???"}
+    ConfigStore.instance().store(group="schema", name="workload", node=node)
 
 
 def check_form(override: str) -> None:
-    """Refuse an argument that is no override at all."""
-    if "=" not in override and not override.startswith("~"):
-        raise InputError(f"'{override}' is not an override: write key=value, such as workload=scm (see mfmc --help)")
+    """Refuse an argument that is no override at all, or chooses an option of a group by something else than a
+    name."""
+    key, equals, value = override.lstrip("+~").partition("=")
+    if not key or not (equals or override.startswith("~")):
+        raise InputError(
+            f"'{override}' is not an override: write key=value, such as workload=scm (see mfmc --help)"
+        )
+    if equals and key in groups() and not re.match(r"['\"]?[./~]*[A-Za-z_]", value):
+        raise InputError(f"{override}: expected one of {', '.join(options(key))}")
+
+
+def groups() -> list[str]:
+    """The groups of conf/ from which a command line chooses."""
+    return sorted(folder.name for folder in conf_folder().iterdir() if folder.is_dir())
+
+
+def options(group: str) -> list[str]:
+    """The options of a group."""
+    return sorted(file.stem for file in (conf_folder() / group).glob("*.yaml"))
 
 
 def load_workload_files(overrides: Iterable[str]) -> list[str]:
-    """Make `workload=some/path.yaml` an option of the group; the returned overrides name it by its absolute path."""
+    """Make `workload=some/path.yaml` an option of the group; the returned overrides name it by its absolute
+    path."""
     return [_with_stored_files(text) if text.startswith("workload=") else text for text in overrides]
 
 
@@ -50,7 +69,8 @@ def _with_stored_files(override: str) -> str:
 
 
 def _stored(option: str) -> str:
-    """Put the file's content where Hydra looks for `workload/<absolute path>`; other options stay as they are."""
+    """Put the file's content where Hydra looks for `workload/<absolute path>`; other options stay as they
+    are."""
     from hydra.core.config_store import ConfigStore
 
     if not option.endswith((".yaml", ".yml")):
@@ -69,19 +89,25 @@ def _read_yaml(path: str) -> dict[str, Any]:
     try:
         content = OmegaConf.to_container(OmegaConf.load(path))
     except OSError as error:
-        raise InputError(f"workload={path}: cannot be read ({(error.strerror or str(error)).lower()})") from error
+        raise InputError(
+            f"workload={path}: cannot be read ({(error.strerror or str(error)).lower()})"
+        ) from error
     except (yaml.YAMLError, UnicodeDecodeError, OmegaConfBaseException) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
         raise InputError(f"workload={path}: not a YAML file{where} ({_first_line(error)})") from error
     if not isinstance(content, dict):
-        raise InputError(f"workload={path}: expected settings such as arrival_rate and turns, found a {_kind(content)}")
+        raise InputError(
+            f"workload={path}: expected settings such as arrival_rate and turns, found a {_kind(content)}"
+        )
     if isinstance(content.get("workload"), dict):
-        raise InputError(f"workload={path}: put the settings at the top of the file, without 'workload:' above them")
+        raise InputError(
+            f"workload={path}: put the settings at the top of the file, without 'workload:' above them"
+        )
     for key in content:
         if key not in keys_of(WorkloadSection):
             raise InputError(f"workload={path}: {unknown_setting(str(key), keys_of(WorkloadSection))}")
-    return content
+    return {str(key): value for key, value in content.items()}
 
 
 def settings_from(values: dict[str, Any], overrides: Iterable[str]) -> Settings:
@@ -100,39 +126,38 @@ def override_key(override: str) -> str:
 
 def explain(error: Exception, overrides: Iterable[str]) -> str:
     """One line for what Hydra or OmegaConf refused."""
-    text = str(error)
-    overrides = list(overrides)
-    cause = str(error.__cause__ or "")
+    from hydra.errors import OverrideParseException
+
+    text, cause = str(error), str(error.__cause__ or "")
+    if isinstance(error, OverrideParseException):
+        return (
+            f"cannot read '{error.override}': {_first_line(text)} (a list is written 'capacities=[100,1000]')"
+        )
     if found := re.search(r"Could not find '([^']*?)/([^'/]*)'", text):
-        return _unknown_option(found[1], found[2], text)
+        return _unknown_option(found[1], found[2])
     if found := re.search(r"Could not override '([^']*)'", text):
-        return unknown_setting(override_key(found[1]), _known_keys(overrides))
-    if found := re.search(r"Error parsing override '(.*)'\n(.*)", text):
-        return f"cannot read the override {found[1]}: {found[2]} (quote it for the shell, as in 'capacities=[100,1000]')"
+        return unknown_setting(override_key(found[1]), _known_keys(list(overrides)))
     if found := re.search(r"Error merging override (.*)", text):
-        return f"{found[1]}: {_first_line(cause or text.split(chr(10), 1)[-1])}"
-    if found := re.search(r"Missing mandatory value: (\S+)", text + cause):
+        return f"{found[1]}: {_first_line(cause)}"
+    if found := re.search(r"Missing mandatory value: (\w+)", text):
         return f"{found[1]} is not set"
-    return _first_line(text)
+    key = getattr(error, "full_key", None)
+    return f"{key}: {_first_line(text)}" if key else _first_line(text)
 
 
-def _unknown_option(group: str, option: str, text: str) -> str:
-    from difflib import get_close_matches
-
-    options = [line.strip() for line in text.partition("Available options in")[2].splitlines()[1:]]
-    options = [name for name in options if name and " " not in name]
-    near = get_close_matches(option, options, 1)
+def _unknown_option(group: str, option: str) -> str:
+    known = options(group)
+    near = get_close_matches(option, known, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     also = ", or the path of a .yaml file" if group == "workload" else ""
-    return f"{group}={option}: no such {group}; {hint}known are {', '.join(options)}{also}"
+    return f"{group}={option}: no such {group}; {hint}known are {', '.join(known)}{also}"
 
 
 def _known_keys(overrides: list[str]) -> list[str]:
     """The keys of the study that the overrides name, as far as it can be told."""
     named = next((text.partition("=")[2] for text in overrides if text.startswith("study=")), "")
     schema = getattr(studies.load(named), "Config", Settings) if named in studies.STUDIES else Settings
-    groups = [folder.name for folder in conf_folder().iterdir() if folder.is_dir()]
-    return list(dict.fromkeys(keys_of(schema) + groups))
+    return list(dict.fromkeys(keys_of(schema) + groups()))
 
 
 def _first_line(error: object) -> str:

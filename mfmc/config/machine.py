@@ -1,8 +1,7 @@
 """The process that a run wants: precision, platform, devices, threads, compilation cache.
 
-The application alone sets these; the library never touches jax's configuration. Everything that can be undone is
-undone after a run, so that a job computes the same bits alone or after other jobs of the same process.
-"""
+The application alone sets these; the library never touches jax's configuration. Everything that can be undone
+is undone after a run, so that a job computes the same bits alone or after other jobs of the same process."""
 
 from __future__ import annotations
 
@@ -16,7 +15,13 @@ from pathlib import Path
 from mfmc.config.schema import RuntimeSection
 from mfmc.errors import InputError
 
-_THREAD_VARIABLES = ("PJRT_NPROC", "NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_THREAD_VARIABLES = (
+    "PJRT_NPROC",
+    "NUMBA_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+)
 
 
 @contextmanager
@@ -34,6 +39,8 @@ def prepared(runtime: RuntimeSection) -> Iterator[None]:
         "jax_compilation_cache_dir": _cache_folder(),
         "jax_persistent_cache_min_compile_time_secs": 0.2,
     }
+    if runtime.platform == "cpu":
+        wanted["jax_platforms"] = "cpu"
     before = {name: getattr(jax.config, name) for name in wanted}
     for name, value in wanted.items():
         jax.config.update(name, value)
@@ -81,11 +88,14 @@ def _check_devices(runtime: RuntimeSection) -> None:
             if platform == "cpu"
             else f"give at most {len(devices)}"
         )
-        raise InputError(f"runtime.devices={runtime.devices}: jax has {len(devices)} {platform} device(s): {cure}")
+        raise InputError(
+            f"runtime.devices={runtime.devices}: jax has {len(devices)} {platform} device(s): {cure}"
+        )
 
 
 def _cache_folder() -> str | None:
-    """Where compiled programs are kept between runs: $XDG_CACHE_HOME/mfmc/jax; None where it cannot be written."""
+    """Where compiled programs are kept between runs: $XDG_CACHE_HOME/mfmc/jax; None where it cannot be
+    written."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mfmc" / "jax"
     try:
         folder.mkdir(parents=True, exist_ok=True)

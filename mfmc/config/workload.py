@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any
 
+from mfmc.config.ranges import Count, Positive, Range
 from mfmc.errors import InputError
 
 if TYPE_CHECKING:
     from mfmc.workload import Workload
 
-# kind -> (class, {parameter of the class: key of the section} where the two differ)
+# kind -> class in the module of mfmc.laws that has the same name
 TURNS = {
     "geometric": "GeometricTurns",
     "negative_binomial": "NegativeBinomialTurns",
@@ -43,19 +45,15 @@ GAPS = {
     "lomax": "LomaxGaps",
     "empirical": "EmpiricalGaps",
 }
-# the class's parameter name where the section spells it differently (a probability list is no number)
+# key of the section -> parameter of the class, where the two differ (a list of probabilities is no number)
 RENAMED = {"EmpiricalBlocks": {"first_probabilities": "first", "later_probabilities": "later"}}
-
-
-def _kinds(table: dict[str, str]) -> Any:
-    return field(default=None, metadata={"choices": tuple(table)})
 
 
 @dataclass(kw_only=True)
 class TurnsSection:
     """Law of the number of turns M of a conversation."""
 
-    kind: str | None = _kinds(TURNS)
+    kind: Annotated[str | None, Range(choices=tuple(TURNS))] = None
     continuation: float | None = None
     mean: float | None = None
     variance: float | None = None
@@ -69,7 +67,7 @@ class TurnsSection:
 class BlocksSection:
     """Law of the block increments Z_1, Z_2, ... (blocks)."""
 
-    kind: str | None = _kinds(BLOCKS)
+    kind: Annotated[str | None, Range(choices=tuple(BLOCKS))] = None
     first: float | None = None
     later: float | None = None
     first_minimum: int | None = None
@@ -86,7 +84,7 @@ class BlocksSection:
 class TokenLawSection:
     """Law of the tokens of a prompt or of a response."""
 
-    kind: str | None = _kinds(TOKENS)
+    kind: Annotated[str | None, Range(choices=tuple(TOKENS))] = None
     mean: float | None = None
     sigma: float | None = None
     maximum: int | None = None
@@ -106,7 +104,7 @@ class TokensSection:
 class GapsSection:
     """Law of the gaps W between the prompts of a conversation (unit of time of `arrival_rate`)."""
 
-    kind: str | None = _kinds(GAPS)
+    kind: Annotated[str | None, Range(choices=tuple(GAPS))] = None
     mean: float | None = None
     shape: float | None = None
     sigma: float | None = None
@@ -115,6 +113,14 @@ class GapsSection:
     low: float | None = None
     high: float | None = None
     samples: list[float] | None = None
+
+
+_HOME: dict[type, tuple[str, dict[str, str]]] = {
+    TurnsSection: ("turns", TURNS),
+    BlocksSection: ("blocks", BLOCKS),
+    TokenLawSection: ("tokens", TOKENS),
+    GapsSection: ("gaps", GAPS),
+}
 
 
 @dataclass(kw_only=True)
@@ -129,20 +135,20 @@ class ColumnsSection:
 
 @dataclass(kw_only=True)
 class WorkloadSection:
-    """Arrivals, conversations and gaps. Conversations come from laws (`turns` with `blocks` or `tokens`) or from a
-    file of real ones (`path`)."""
+    """Arrivals, conversations and gaps. Conversations come from laws (`turns` with `blocks` or `tokens`) or
+    from a file of real ones (`path`)."""
 
     name: str | None = None
-    arrival_rate: float | None = field(default=None, metadata={"above": 0})
-    capacity: int | None = field(default=None, metadata={"low": 1})
-    block_tokens: int | None = field(default=None, metadata={"low": 1})
+    arrival_rate: Positive
+    capacity: Count
+    block_tokens: Annotated[int | None, Range(low=1)] = None
     turns: TurnsSection = field(default_factory=TurnsSection)
     blocks: BlocksSection = field(default_factory=BlocksSection)
     tokens: TokensSection = field(default_factory=TokensSection)
     gaps: GapsSection = field(default_factory=GapsSection)
     path: str | None = None
     columns: ColumnsSection = field(default_factory=ColumnsSection)
-    minimum_turns: int = field(default=2, metadata={"low": 1})
+    minimum_turns: Count = 2
 
     def laws(self) -> dict[str, Any]:
         """The law sections by their key below `workload`."""
@@ -157,23 +163,8 @@ class WorkloadSection:
 
 def _class_of(section: Any) -> type:
     """The law class of a section with a kind (imported here: the laws need jax)."""
-    if isinstance(section, TurnsSection):
-        from mfmc.laws import turns as module
-
-        name = TURNS[section.kind]
-    elif isinstance(section, BlocksSection):
-        from mfmc.laws import blocks as module
-
-        name = BLOCKS[section.kind]
-    elif isinstance(section, TokenLawSection):
-        from mfmc.laws import tokens as module
-
-        name = TOKENS[section.kind]
-    else:
-        from mfmc.laws import gaps as module
-
-        name = GAPS[section.kind]
-    return getattr(module, name)
+    module, kinds = _HOME[type(section)]
+    return getattr(import_module(f"mfmc.laws.{module}"), kinds[section.kind])
 
 
 def _parameters(law: type) -> dict[str, inspect.Parameter]:
@@ -185,10 +176,9 @@ def _parameters(law: type) -> dict[str, inspect.Parameter]:
 def settle_kinds(workload: WorkloadSection, overridden: set[str]) -> None:
     """Where an override changed a law's `kind`, forget the file's parameters that the new kind does not have.
 
-    `mfmc workload.gaps.kind=uniform workload.gaps.low=0 workload.gaps.high=270` then works although the file says
-    `mean: 135`, and `workload.gaps.kind=gamma workload.gaps.shape=2` keeps that mean. A parameter that the user
-    named is kept, and refused by `build_law` if the kind has no such thing.
-    """
+    `mfmc workload.gaps.kind=uniform workload.gaps.low=0 workload.gaps.high=270` then works although the file
+    says `mean: 135`, and `workload.gaps.kind=gamma workload.gaps.shape=2` keeps that mean. A parameter that
+    the user named is kept, and refused by `build_law` if the kind has no such thing."""
     for key, section in workload.laws().items():
         path = f"workload.{key}"
         if f"{path}.kind" not in overridden or section.kind is None:
@@ -205,7 +195,7 @@ def build_law(section: Any, key: str) -> Any:
     Raises InputError for a missing kind or parameter, one that the kind does not have, or one out of range.
     """
     if section.kind is None:
-        raise InputError(f"{key}.kind is not set: choose one of {', '.join(_choices(section))}")
+        raise InputError(f"{key}.kind is not set: choose one of {', '.join(_HOME[type(section)][1])}")
     law = _class_of(section)
     known = _parameters(law)
     given = {
@@ -221,7 +211,9 @@ def build_law(section: Any, key: str) -> Any:
             )
     for name, parameter in known.items():
         if parameter.default is parameter.empty and name not in given:
-            raise InputError(f"{key}.{name} is not set: kind {section.kind} needs {', '.join(_required(known))}")
+            raise InputError(
+                f"{key}.{name} is not set: kind {section.kind} needs {', '.join(_required(known))}"
+            )
     try:
         return law(**{known[name].name: _value(value) for name, value in given.items()})
     except InputError as error:
@@ -229,9 +221,10 @@ def build_law(section: Any, key: str) -> Any:
 
 
 def _at(key: str, known: dict[str, inspect.Parameter], message: str) -> str:
-    """A law's own message, `turns.mean=1: ...` or `GammaGaps: shape=-1 ...`, with the key of the configuration."""
+    """A law's own message, `turns.mean=1: ...` or `GammaGaps: shape=-1 ...`, with the key of the
+    configuration."""
     rest = re.sub(r"^\w+(\.|: )", "", message)
-    name = re.match(r"\w*", rest)[0]
+    name = rest.partition("=")[0]
     keys = {parameter.name: key for key, parameter in known.items()}
     return f"{key}.{keys[name]}{rest.removeprefix(name)}" if name in keys else f"{key}: {rest}"
 
@@ -245,24 +238,22 @@ def _required(known: dict[str, inspect.Parameter]) -> list[str]:
     return [name for name, p in known.items() if p.default is p.empty]
 
 
-def _choices(section: Any) -> tuple[str, ...]:
-    return type(section).__dataclass_fields__["kind"].metadata["choices"]
-
-
 def build_workload(section: WorkloadSection, notes: list[str] | None = None) -> Workload:
     """The workload at its own reference capacity (`workload.capacity`).
 
-    `notes` collects lines for the report on what was read from a file and what was left out of it. Raises InputError
-    naming the key that is missing, superfluous or out of range.
+    `notes` collects lines for the report on what was read from a file and what was left out of it. Raises
+    InputError naming the key that is missing, superfluous or out of range.
     """
     from mfmc.workload import Workload
 
-    for name in ("arrival_rate", "capacity"):
-        if getattr(section, name) is None:
-            raise InputError(f"workload.{name} is not set: give a number above 0")
     gaps = build_law(section.gaps, "workload.gaps")
     if section.path is not None:
-        return Workload(section.arrival_rate, gaps, conversations=_recorded(section, notes))
+        return Workload(section.arrival_rate, gaps, conversations=_recorded(section, section.path, notes))
+    if all(law.kind is None for key, law in section.laws().items() if key != "gaps"):
+        raise InputError(
+            "workload.path is not set: give a CSV of turns (workload.path=turns.csv.gz),"
+            " or laws of turns and blocks"
+        )
     turns = build_law(section.turns, "workload.turns")
     return Workload(section.arrival_rate, gaps, turns=turns, blocks=_increments(section))
 
@@ -277,7 +268,9 @@ def _increments(section: WorkloadSection) -> Any:
             " set workload.blocks.kind=null or both workload.tokens.*.kind=null"
         )
     if section.block_tokens is None:
-        raise InputError("workload.block_tokens is not set: token laws need the tokens of one block, such as 128")
+        raise InputError(
+            "workload.block_tokens is not set: token laws need the tokens of one block, such as 128"
+        )
     from mfmc.laws.tokens import TokenBlocks
 
     prompt = build_law(tokens.prompt, "workload.tokens.prompt")
@@ -285,20 +278,22 @@ def _increments(section: WorkloadSection) -> Any:
     return TokenBlocks(prompt, response, section.block_tokens)
 
 
-def _recorded(section: WorkloadSection, notes: list[str] | None) -> Any:
-    """Real conversations of `workload.path`, to be resampled whole."""
+def _recorded(section: WorkloadSection, path: str, notes: list[str] | None) -> Any:
+    """Real conversations of a file, to be resampled whole."""
     from mfmc.laws.recorded import RecordedConversations
     from mfmc.traces.turns_csv import read_turns
 
     if section.block_tokens is None:
-        raise InputError("workload.block_tokens is not set: a file in tokens needs the tokens of one block, such as 128")
-    for key in ("turns", "blocks", "tokens.prompt", "tokens.response"):
-        if section.laws()[key].kind is not None:
+        raise InputError(
+            "workload.block_tokens is not set: a file in tokens needs the tokens of one block, such as 128"
+        )
+    for key, law in section.laws().items():
+        if key != "gaps" and law.kind is not None:
             raise InputError(
-                f"workload.{key}.kind={section.laws()[key].kind}: conversations come from workload.path={section.path};"
+                f"workload.{key}.kind={law.kind}: conversations come from workload.path={path};"
                 f" set workload.{key}.kind=null, or workload.path=null"
             )
-    table = read_turns(section.path, section.columns, minimum_turns=section.minimum_turns)
+    table = read_turns(path, section.columns, minimum_turns=section.minimum_turns)
     if notes is not None:
         notes.extend(table.notes())
     return RecordedConversations.from_tokens(

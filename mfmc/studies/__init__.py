@@ -4,26 +4,29 @@ How to add one, say `study=example`:
 
 1. `mfmc/studies/example.py` with
 
-       from mfmc.config.schema import Settings, setting
+       from mfmc.config.ranges import Count, Positive, Range
+       from mfmc.config.schema import Settings
        from mfmc.studies.context import Context
        from mfmc.studies.result import Result, check
 
        @dataclass(kw_only=True)
-       class Config(Settings):            # only if the study has settings of its own; any top-level key or section
-           example: ExampleSection        # a dataclass whose fields are `setting(low=..., choices=...)`
+       class Config(Settings):     # only if the study has settings of its own; any top-level key or section
+           example: ExampleSection # a dataclass with ranges in its types: `x: Annotated[float, Range(low=0)]`
 
        def run(config: Config, context: Context) -> Result: ...
 
    `config` is typed and its ranges are checked. `context` has the workload (`context.workload`,
-   `context.workload_at(capacity)`), keys (`context.key("displacement", capacity)`), `context.devices`, progress bars
-   and notes for the report. The table called "table" becomes table.csv, any other `name` becomes name.csv. A failed
-   check makes the exit status 1. Raise InputError for input that cannot be used: one line, exit status 2.
-2. `conf/study/example.yaml` (`# @package _global_`) with `study: example`, the defaults that the study changes, and
-   every key that its Config adds: defaults live in conf/, types and ranges in the dataclass.
+   `context.workload_at(capacity)`), keys (`context.key("displacement", capacity)`), `context.devices`,
+   progress bars and notes for the report. The table called "table" becomes table.csv, any other `name`
+   becomes name.csv. A failed check makes the exit status 1. Raise InputError for input that cannot be used:
+   one line, exit status 2.
+2. `conf/study/example.yaml` (`# @package _global_`) with `study: example`, the defaults that the study
+   changes, and every key that its Config adds: defaults live in conf/, types and ranges in the dataclass.
 3. One entry in `STUDIES` below.
-4. Figures, if any: `mfmc/plotting_example.py` with `FIGURES = {"name": draw}` where `draw(figure, result)` fills a
-   matplotlib Figure from `result.summary`, `result.tables` and `result.arrays` alone, so that the same function also
-   redraws a folder read back with `mfmc.results.read`. See `mfmc/plotting.py` for the style and helpers.
+4. Figures, if any: `mfmc/plotting_example.py` with `FIGURES = {"name": draw}` where `draw(figure, result)`
+   fills a matplotlib Figure from `result.summary`, `result.tables` and `result.arrays` alone, so that the
+   same function also redraws a folder read back with `mfmc.results.read`. See `mfmc/plotting.py` for the
+   style and helpers.
 
 `study=mean_field` is the shortest complete example.
 """

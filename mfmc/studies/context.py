@@ -29,9 +29,8 @@ def _silent(description: str, total: int | None) -> AbstractContextManager[Calla
 class Context:
     """Services for one run of a study.
 
-    progress(description, total): a context manager whose value `advance(step=1)` moves a bar; silent where nobody
-    watches. notes: lines for the section "Input" of the report.
-    """
+    progress(description, total): a context manager whose value `advance(step=1)` moves a bar; silent where
+    nobody watches. notes: lines for the section "Input" of the report."""
 
     settings: Settings
     progress: ProgressBars = _silent
@@ -48,21 +47,21 @@ class Context:
 
     @property
     def accountings(self) -> tuple[str, ...]:
-        """The accountings asked for, or all that the workload has. Raises InputError for one it does not have."""
+        """The accountings asked for (InputError where the workload does not have one), or all that it has."""
         wanted = self.settings.accountings
         if wanted is None:
             return tuple(self.workload.accountings)
         for name in wanted:
             if name not in self.workload.accountings:
                 raise InputError(
-                    f"accountings: this workload has no {name} accounting, only {', '.join(self.workload.accountings)}"
+                    f"accountings=[{name}]: this workload has only {', '.join(self.workload.accountings)}"
                     " (token needs workload.tokens or workload.path)"
                 )
         return tuple(wanted)
 
     def key(self, *names: Any) -> jax.Array:
-        """The PRNG key of a named part of the study: a function of `runtime.seed` and the names only, so that parts
-        do not change each other's draws."""
+        """The PRNG key of a named part of the study: a function of `runtime.seed` and the names only, so that
+        parts do not change each other's draws."""
         import jax
 
         key = jax.random.key(self.settings.runtime.seed)

@@ -1,6 +1,9 @@
-"""`study=mean_field`: characteristic time and limit hit ratio of every accounting, without simulation (21), (25)."""
+"""`study=mean_field`: characteristic time and limit hit ratio of every accounting, without simulation (21),
+(25)."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from mfmc.config.schema import Settings
 from mfmc.studies.context import Context
@@ -8,8 +11,9 @@ from mfmc.studies.result import Result, check
 
 
 def run(config: Settings, context: Context) -> Result:
-    """Rows {capacity, accounting, characteristic_time, hit_ratio}: a memory of `capacity` blocks under the workload's
-    arrival rate as it is. The report sets them against the reuse ceiling, which no memory passes."""
+    """Rows {capacity, accounting, characteristic_time, hit_ratio}: a memory of `capacity` blocks under the
+    workload's arrival rate as it is. The report sets them against the reuse ceiling, which no memory
+    passes."""
     from mfmc.theory.mean_field import characteristic_time, hit_ratio
 
     workload, rows, summary = context.workload, [], {}
@@ -60,4 +64,4 @@ def sorted_ratios(rows: list[dict], accounting: str) -> list[float]:
 
 
 def _increasing(values: list[float]) -> bool:
-    return all(a <= b for a, b in zip(values, values[1:]))
+    return all(a <= b for a, b in pairwise(values))

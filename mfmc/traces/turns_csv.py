@@ -1,8 +1,7 @@
 """Conversation sizes from a CSV (plain or gzip): one row per turn, in tokens, no times.
 
-The simplest real input: columns of conversation, turn, prompt tokens and response tokens, read with the standard
-library alone. Rows that cannot be used are counted by reason, never dropped in silence.
-"""
+The simplest real input: columns of conversation, turn, prompt tokens and response tokens, read with the
+standard library alone. Rows that cannot be used are counted by reason, never dropped in silence."""
 
 from __future__ import annotations
 
@@ -51,9 +50,8 @@ class TurnTable:
 
     def notes(self) -> list[str]:
         """Lines for a report: rows read = kept + rejected, by reason."""
-        line = (
-            f"{self.path}: {self.rows} rows read, {len(self.conversation)} kept in {len(self.names)} conversations"
-        )
+        kept = f"{len(self.conversation)} kept in {len(self.names)} conversations"
+        line = f"{self.path}: {self.rows} rows read, {kept}"
         if not self.rejected:
             return [line + ", none rejected"]
         reasons = "; ".join(f"{count} {reason}" for reason, count in self.rejected.most_common())
@@ -74,7 +72,9 @@ def _text(path: Path) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text (byte {error.start}); expected a CSV or a gzipped CSV") from error
+        raise InputError(
+            f"{path}: not UTF-8 text (byte {error.start}); expected a CSV or a gzipped CSV"
+        ) from error
 
 
 def _positions(path: Path, header: list[str], columns: ColumnNames) -> list[int]:
@@ -91,33 +91,28 @@ def _positions(path: Path, header: list[str], columns: ColumnNames) -> list[int]
     return found
 
 
-def _count(text: str) -> int | str:
-    """A whole number >= 0 as written, or the reason why it is none."""
-    text = text.strip()
-    if not text:
-        return "with a blank number"
+def _count(text: str) -> int:
+    """A whole number >= 0 as written (7, 7.0, 7e0). Raises ValueError with the reason if it is none."""
     try:
-        value = int(text)
+        number = float(text)
     except ValueError:
-        try:
-            number = float(text)
-        except ValueError:
-            return "with text for a number"
-        if not number.is_integer():  # also NaN and infinities
-            return "with a number that is not whole"
-        value = int(number)
-    if value < 0:
-        return "with a negative number"
-    return value if value <= LARGEST_TURN_TOKENS else f"with a number above {LARGEST_TURN_TOKENS}"
+        raise ValueError("with text for a number" if text.strip() else "with a blank number") from None
+    if not number.is_integer():  # also NaN and infinities
+        raise ValueError("with a number that is not whole")
+    if number < 0:
+        raise ValueError("with a negative number")
+    if number > LARGEST_TURN_TOKENS:
+        raise ValueError(f"with a number above {LARGEST_TURN_TOKENS}")
+    return int(number)
 
 
 def read_turns(path: str | Path, columns: ColumnNames, minimum_turns: int = 2) -> TurnTable:
     """Read a turns CSV.
 
-    A conversation's turns are put in the order of its turn column; rows without a conversation, with a number that is
-    no whole number >= 0, with a turn that the conversation already has, or with no tokens at all are rejected, and so
-    are the turns of conversations that keep fewer than `minimum_turns`. Raises InputError if nothing remains.
-    """
+    A conversation's turns are put in the order of its turn column; rows without a conversation, with a number
+    that is no whole number >= 0, with a turn that the conversation already has, or with no tokens at all are
+    rejected, and so are the turns of conversations that keep fewer than `minimum_turns`. Raises InputError if
+    nothing remains."""
     path = Path(path)
     try:
         lines = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
@@ -141,12 +136,11 @@ def read_turns(path: str | Path, columns: ColumnNames, minimum_turns: int = 2) -
         if not label:
             rejected["without a conversation"] += 1
             continue
-        numbers = [_count(row[place]) for place in places[1:]]
-        reason = next((number for number in numbers if isinstance(number, str)), None)
-        if reason is not None:
-            rejected[reason] += 1
+        try:
+            turn, prompt, response = (_count(row[place]) for place in places[1:])
+        except ValueError as reason:
+            rejected[str(reason)] += 1
             continue
-        turn, prompt, response = numbers
         if prompt == 0 and response == 0:
             rejected["without a token"] += 1
             continue
@@ -170,10 +164,10 @@ def read_turns(path: str | Path, columns: ColumnNames, minimum_turns: int = 2) -
             + (f" ({', '.join(f'{n} {why}' for why, n in rejected.most_common())})" if rejected else "")
         )
     labels = list(label_of)
-    present, conversation = np.unique(table[:, 0], return_inverse=True)
+    present, numbered = np.unique(table[:, 0], return_inverse=True)
     return TurnTable(
         path=str(path),
-        conversation=conversation.astype(np.int64),
+        conversation=numbered.astype(np.int64),
         turn=table[:, 1],
         prompt_tokens=table[:, 2],
         response_tokens=table[:, 3],
