@@ -21,7 +21,7 @@ import numpy as np
 from .steps import Steps
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cascade:
     """Hit rates over covered steps, float64 [timeouts]: the binary rule, and each effect of an eviction."""
 

@@ -26,7 +26,7 @@ KV_BYTES_PER_TOKEN = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TimeoutMemory:
     """Mean tokens in a time-out cache at a session rate, float64 [timeouts]."""
 

@@ -26,9 +26,9 @@ from .steps import Steps
 LAP_ACCESSES = 1_000_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LruReplay:
-    """Token-weighted hit rates over covered steps, float64 [capacities]; standard errors over drawn starts."""
+    """Token-weighted hit rates over covered steps, float64 [capacities]; standard errors over the starts."""
 
     capacities: np.ndarray  # int64, tokens
     hit_rate: np.ndarray

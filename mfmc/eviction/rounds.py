@@ -30,7 +30,7 @@ OUTPUT_EVENTS = frozenset({"reasoning", "text", "tool_call"})
 
 @dataclass
 class Round:
-    """One round as both sources give it. Times are whole microseconds (exact differences), None if unknown."""
+    """One round as both sources give it. Times are whole microseconds (exact differences), or None."""
 
     provider: str
     session: str
@@ -55,7 +55,7 @@ class Round:
         return (of_events[0] if of_events else min(every)), max(every)
 
     def generation(self) -> float:
-        """Decoding seconds, from the last input before the first output to the last output; NaN if unknown."""
+        """Decoding seconds: last input before the first output, to last output; NaN if unknown."""
         outputs = [time for kind, time, _ in self.events if kind in OUTPUT_EVENTS and time is not None]
         inputs = [
             time
@@ -86,7 +86,7 @@ def steps_from_rounds(rounds: Iterable[Round], rejected: Counter[str]) -> Steps:
     sessions: dict[tuple[str, str], list[Round]] = defaultdict(list)
     for item in rounds:
         sessions[item.provider, item.session].append(item)
-    columns: dict[str, list] = defaultdict(list)
+    columns: dict[str, Any] = defaultdict(list)
     for number, members in enumerate(sessions.values()):
         members.sort(key=lambda item: (item.index, item.sequence))
         latency: dict[str, int | None] = {}
@@ -97,17 +97,18 @@ def steps_from_rounds(rounds: Iterable[Round], rejected: Counter[str]) -> Steps:
             if item.kind == "human" and began is not None and last_activity is not None:
                 gap = began - last_activity
             elif item.kind == "tool":
-                known = [latency[call] for call in item.awaited_tools() if latency.get(call) is not None]
-                gap = max(known) if known else None
+                waits = [wait for call in item.awaited_tools() if (wait := latency.get(call)) is not None]
+                gap = max(waits, default=None)
             # Only now: a round's own tools cannot be what it waited for.
             latency.update({call: _latency(emitted, result) for call, emitted, result in item.tools if call})
             last_activity = ended
-            known_size = item.prefix is not None and item.append is not None
-            if not known_size:
+            prefix, append = item.prefix, item.append
+            if prefix is None or append is None:
                 rejected["token counts unreadable (step kept, not counted)"] += 1
+                prefix = append = 0
             columns["session"].append(number)
-            columns["total"].append(item.prefix + item.append if known_size else 0)
-            columns["prefix"].append(item.prefix if known_size else 0)
+            columns["total"].append(prefix + append)
+            columns["prefix"].append(prefix)
             columns["output"].append(item.output or 0)
             columns["gap"].append(np.nan if gap is None else gap / MICROSECONDS)
             columns["generation"].append(item.generation())
@@ -115,9 +116,7 @@ def steps_from_rounds(rounds: Iterable[Round], rejected: Counter[str]) -> Steps:
             columns["kind"].append(item.kind)
     if not columns:
         raise InputError("no usable round: expected rows with a session_id and a whole round_index")
-    return steps_from_arrays(
-        **{name: np.array(values) for name, values in columns.items()}, rejected=rejected
-    )
+    return steps_from_arrays(**columns, rejected=rejected)
 
 
 def steps_from_rounds_jsonl(path: str | Path) -> Steps:
@@ -197,7 +196,7 @@ def steps_from_duckdb(path: str | Path) -> Steps:
 
 
 def _table(connection: Any, path: Path, table: str, names: tuple[str, ...], order: str) -> Iterator[tuple]:
-    """Rows (round_pk, *names); times become microseconds since the epoch, whatever type they are stored in."""
+    """Rows (round_pk, *names); times become microseconds since the epoch, however they are stored."""
     stored = _columns(connection, table)
     missing = [name for name in ("round_pk", *names) if name not in stored]
     if missing:

@@ -26,7 +26,7 @@ class Coverage:
     without_gap: int  # no measurable idle gap before the step
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Steps:
     """Steps grouped by session (each session one contiguous run), in order within a session. Build with
     `steps_from_*`.

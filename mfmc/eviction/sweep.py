@@ -33,7 +33,7 @@ def timeout_grid(shortest: float = 1.0, longest: float = 14400.0, per_decade: in
     return np.unique(np.concatenate([even, inside, [shortest, longest]]))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scope:
     """A named part of the steps; `chosen` is bool [n]."""
 
@@ -62,7 +62,7 @@ class Deployed:
     effective_timeout: float  # s, smallest tau whose hit rate reaches `hit_rate`; inf where none does
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tradeoff:
     """What every time-out buys and costs in one scope. Arrays are float64 [timeouts]; sums are over covered
     steps.
@@ -81,6 +81,7 @@ class Tradeoff:
     storage_ratio: np.ndarray
     active_ratio: np.ndarray
     optimal_hit_rate: float
+    unlimited_storage_ratio: float  # R without eviction
     deployed: Deployed | None  # None where the trace does not say what was served
 
     def hit_rate_at(self, timeout: float) -> float:
@@ -132,8 +133,8 @@ def _sweep_scope(
     hits = np.searchsorted(gap, timeouts, side="right")  # how many gaps are <= tau
     redundant = served[-1] - served[hits]
     amplification = _ratio(fresh + redundant, fresh)
-    generation = np.nansum(steps.generation[part.chosen])
-    storage = (idle[hits] + (len(gap) - hits) * timeouts) / (generation if generation > 0 else np.nan)
+    generation = np.nansum(steps.generation[part.chosen]) or np.nan
+    storage = (idle[hits] + (len(gap) - hits) * timeouts) / generation
     deployed = None
     if steps.prefix is not None:
         prefix = int(steps.prefix[counted].sum())
@@ -152,6 +153,7 @@ def _sweep_scope(
         storage_ratio=storage,
         active_ratio=1 / (1 + storage),
         optimal_hit_rate=1 - fresh / total,
+        unlimited_storage_ratio=float(idle[-1] / generation),
         deployed=deployed,
     )
 

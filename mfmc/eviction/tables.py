@@ -9,6 +9,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from .steps import Steps, steps_from_arrays
@@ -48,7 +49,7 @@ def steps_from_csv(path: str | Path, columns: Mapping[str, str] | None = None) -
             f"{path}: no column {', '.join(missing)}; the header has {', '.join(header) or 'nothing'}"
         )
     present = {name: header.index(title) for name, title in columns.items() if title in header}
-    table: dict[str, list] = {name: [] for name in present}
+    table: dict[str, Any] = {name: [] for name in present}
     for row in csv.reader(lines):
         cells = {name: row[i].strip() if i < len(row) else "" for name, i in present.items()}
         if not cells["session"]:
