@@ -101,8 +101,9 @@ def histories_from_tokens(
 ) -> Integers:
     """R_j from prompts of T_j tokens: the running sum of Z_j = ceil(T_j/k) - floor(T_{j-1}/k).
 
-    That is the paper's ceil((T_{j-1} mod k + T_j - T_{j-1}) / k). Rows lie conversation by conversation; ``shared``
-    is T_{j-1}, and ``restarts`` marks first turns and prompts that keep less than T_{j-1}, where R = ceil(T_j/k).
+    That is the paper's ceil((T_{j-1} mod k + T_j - T_{j-1}) / k). Rows lie conversation by conversation;
+    ``shared`` is T_{j-1}, and ``restarts`` marks first turns and prompts that keep less than T_{j-1}, where
+    R = ceil(T_j/k).
     """
     new, _, content = access_sizes("token", total, shared, block_tokens)
     return running_sum(np.where(restarts, content, new), restarts)

@@ -7,6 +7,7 @@ batch of requests with one time stamp is served in file order.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -64,8 +65,17 @@ class AccessStream:
         """The accountings this stream has the data for."""
         return ("whole", "practical") if self.tokens is None else ("whole", "practical", "token")
 
+    @cached_property
+    def _sizes(self) -> dict[str, Sizes]:
+        return {}
+
     def sizes(self, accounting: str = "whole") -> Sizes:
         """Blocks held, moved, reusable and looked up by each access."""
+        if accounting not in self._sizes:
+            self._sizes[accounting] = self._count(accounting)
+        return self._sizes[accounting]
+
+    def _count(self, accounting: str) -> Sizes:
         if accounting == "token":
             if self.tokens is None or self.shared_tokens is None:
                 raise InputError(
@@ -114,8 +124,8 @@ def accesses_from_arrays(
     Raises InputError that names the first offending row.
     """
     times = np.asarray(time, dtype=np.float64)
-    if times.ndim != 1:
-        raise InputError(f"time has shape {times.shape}: expected one dimension, a time per access")
+    if times.ndim != 1 or not len(times):
+        raise InputError(f"time has shape {times.shape}: expected a time per access, and at least one access")
     _require("time", times, np.isfinite(times), "expected a finite number")
     ids = _conversation_numbers(conversation, len(times))
     row = np.argsort(times, kind="stable")
@@ -186,13 +196,17 @@ def _links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
     n = len(conversation)
     bits = max(n - 1, 1).bit_length()
     # One flat sort of packed keys: numpy sorts plain integers several times faster than it sorts indices.
-    packed = np.sort((conversation << bits) | np.arange(n))
-    by_conversation = packed & ((1 << bits) - 1)
-    owner = packed >> bits
-    same = owner[1:] == owner[:-1]
-    previous, following = np.full(n, -1), np.full(n, n)
-    previous[by_conversation[1:][same]] = by_conversation[:-1][same]
-    following[by_conversation[:-1][same]] = by_conversation[1:][same]
+    packed = conversation << bits
+    packed |= np.arange(n)
+    packed.sort()
+    starts = np.flatnonzero(np.diff(packed >> bits, prepend=-1))
+    packed &= (1 << bits) - 1
+    by_conversation = packed
+    previous, following = np.empty(n, np.int64), np.empty(n, np.int64)
+    previous[by_conversation[1:]] = by_conversation[:-1]
+    previous[by_conversation[starts]] = -1
+    following[by_conversation[:-1]] = by_conversation[1:]
+    following[by_conversation[np.append(starts[1:], n) - 1]] = n
     return previous, following, by_conversation
 
 

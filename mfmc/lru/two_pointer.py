@@ -9,6 +9,7 @@ the middle.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 
@@ -16,34 +17,34 @@ from numba import njit
 def replay_range(previous, following, held, moved, capacity, by_block, start, begin, end, served):
     """Serve accesses start..end-1 from an empty cache and write served[begin:end].
 
-    ``by_block`` False: True where all ``moved`` blocks are there. True: how many of them are, leading ones
-    first.
+    ``by_block`` False: True where all ``moved`` blocks are there. True: how many of them are, leading ones first.
     """
+    n = len(held)
     tail, above = start, 0
     for e in range(start, end):
         last, wanted = previous[e], moved[e]
-        found = 0
-        if last > tail or (last == tail and not by_block):
-            found = wanted
-        elif last == tail:
-            found = min(wanted, capacity - above)
+        gone = wanted if last > tail else 0
+        found = gone
+        if last == tail:
+            found = min(wanted, capacity - above) if by_block else wanted
         if e >= begin:
             served[e] = found if by_block else found > 0
-        if e > tail:
-            above += held[e]
-        if last > tail:
-            above -= wanted
+        above += (held[e] if e > tail else 0) - gone
         while tail <= e:
+            # A conversation leaves once what its next access wants does not fit; block by block, the last one must.
             back = following[tail]
-            # Whole conversations leave once what the next access wants of them does not fit; blocks one by
-            # one.
-            size = 1 if by_block else (moved[back] if e < back < len(held) else 0)
-            if above + size <= capacity:
+            wants = moved[min(back, n - 1)] if e < back < n else 0
+            if above + (1 if by_block else wants) <= capacity:
                 break
             tail += 1
             if tail <= e:
-                back = following[tail]
-                above -= held[tail] - (moved[back] if back <= e else 0)
+                above -= held[tail] - _returned(following[tail], e + 1, moved)
+
+
+@njit(cache=True, nogil=True)
+def _returned(back, now, moved):
+    """Blocks that a position gave up to its conversation's return at ``back``, as seen at ``now``; without a branch."""
+    return moved[min(back, len(moved) - 1)] & -np.int64(back < now)
 
 
 @njit(cache=True, nogil=True)
@@ -59,6 +60,5 @@ def warm_start(following, held, moved, capacity, begin):
     position = begin
     while position > 0 and total <= capacity:
         position -= 1
-        back = following[position]
-        total += held[position] - (moved[back] if back < begin else 0)
+        total += held[position] - _returned(following[position], begin, moved)
     return position
