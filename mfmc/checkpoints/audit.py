@@ -1,7 +1,8 @@
 """An audit of written evidence that shares no code with the store: it replays LRU from the request log alone.
 
-It reads results.json and arrays.npz, rebuilds what a byte-limited LRU must have done for every request, and checks cut
-lengths, admissions, evictions, resident bytes, copied bytes, projected rows, errors, totals and file hashes.
+It reads results.json and arrays.npz, rebuilds what a byte-limited LRU must have done for every request, and
+checks cut lengths, admissions, evictions, resident bytes, copied bytes, projected rows, errors, totals and
+file hashes.
 """
 
 from __future__ import annotations
@@ -14,19 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
+from mfmc.errors import InputError
 
 TOLERANCE = 1e-12
 
 
 def audit_evidence(folder: Path) -> dict[str, Any]:
-    """Audit one folder; returns the record that audit.json holds: `passed`, `failures`, counts and trace totals."""
+    """Audit one folder; returns what audit.json holds: `passed`, `failures`, counts and trace totals."""
     try:
         results = json.loads((folder / "results.json").read_text())
         with np.load(folder / "arrays.npz") as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError) as error:
-        raise InputError(f"{folder}: expected results.json and arrays.npz of a cache-budget run ({error})") from None
+        raise InputError(
+            f"{folder}: expected results.json and arrays.npz of a cache-budget run ({error})"
+        ) from None
     failures = [*check_hashes(folder, results), *check_arrays(results, arrays)]
     totals: dict[tuple[int, str], dict[str, int]] = {}
     runs: dict[tuple[int, int, str], list[dict[str, Any]]] = defaultdict(list)
@@ -52,8 +55,10 @@ def audit_evidence(folder: Path) -> dict[str, Any]:
     }
 
 
-def replay(results: dict[str, Any], budget: int, records: list[dict[str, Any]]) -> tuple[dict[str, int], list[str]]:
-    """Run a byte-limited LRU list over one log, most recent last; returns the totals and every disagreement."""
+def replay(
+    results: dict[str, Any], budget: int, records: list[dict[str, Any]]
+) -> tuple[dict[str, int], list[str]]:
+    """Run a byte-limited LRU list (most recent last) over one log: its totals, and every disagreement."""
     size = results["token_bytes"]
     layers = results["decoder"]["layers"]
     resident: list[tuple[str, tuple[int, ...]]] = []
@@ -103,12 +108,13 @@ def replay(results: dict[str, Any], budget: int, records: list[dict[str, Any]]) 
 
 
 def check_arrays(results: dict[str, Any], arrays: dict[str, np.ndarray]) -> list[str]:
-    """Two arrays a request, of the suffix's shape, as far apart as the log says and closer than the tolerance."""
+    """Two arrays a request, of the suffix's shape, as far apart as the log says and within the tolerance."""
     wrong = []
     width = results["decoder"]["width"]
     wanted = {f"{record['name']}_{kind}" for record in results["requests"] for kind in ("reused", "fresh")}
-    if wanted != set(arrays):
-        return [f"arrays.npz: {len(wanted - set(arrays))} arrays missing, {len(set(arrays) - wanted)} not in the log"]
+    missing, unknown = len(wanted - set(arrays)), len(set(arrays) - wanted)
+    if missing or unknown:
+        return [f"arrays.npz: {missing} arrays missing, {unknown} not in the log"]
     for record in results["requests"]:
         name = record["name"]
         reused, fresh = arrays[f"{name}_reused"], arrays[f"{name}_fresh"]
@@ -118,7 +124,9 @@ def check_arrays(results: dict[str, Any], arrays: dict[str, np.ndarray]) -> list
             continue
         error = float(np.abs(reused - fresh).max())
         if error != record["max_abs_error"] or not error < TOLERANCE:
-            wrong.append(f"{name}: error {error:.3g}, logged {record['max_abs_error']:.3g}, limit {TOLERANCE:g}")
+            wrong.append(
+                f"{name}: error {error:.3g}, logged {record['max_abs_error']:.3g}, limit {TOLERANCE:g}"
+            )
     return wrong
 
 

@@ -1,7 +1,7 @@
 """A decoder that computes nothing: it keeps lengths only, so that long traces can be counted quickly.
 
-A store's decisions depend on tokens and sizes, never on the numbers inside a checkpoint, so the counts are those of
-the real decoder (a test holds the two logs side by side).
+A store's decisions depend on tokens and sizes, never on the numbers inside a checkpoint, so the counts are
+those of the real decoder (a test holds the two logs side by side).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .decoder import DecoderShape, Tokens
+from mfmc.checkpoints.decoder import DecoderShape, Tokens
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,10 @@ class LengthCache:
 class CountingDecoder:
     """Stands in for `Decoder` where only counts are wanted."""
 
+    signature = b"counting"
+
     def __init__(self, shape: DecoderShape | None = None) -> None:
         self.shape = shape or DecoderShape()
-
-    def signature(self) -> bytes:
-        return b"counting"
 
     def empty(self) -> LengthCache:
         return LengthCache(0, self.shape.token_bytes)

@@ -1,7 +1,8 @@
-"""An untrained float64 decoder in NumPy, with an explicit key/value cache: what a prefix checkpoint is made of.
+"""An untrained float64 decoder in NumPy, with an explicit key/value cache: what checkpoints are made of.
 
-It tests numerical equivalence and counts work; it says nothing about language. One token costs, in every layer, one
-row of each of the Q, K and V projections, and keeps one row of K, one of V and one absolute position.
+It tests numerical equivalence and counts work; it says nothing about language. One token costs, in every
+layer, one row of each of the Q, K and V projections, and keeps one row of K, one of V and one absolute
+position.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
+from mfmc.errors import InputError
 
 Floats = NDArray[np.float64]
 Tokens = NDArray[np.int64]
@@ -34,7 +36,9 @@ class DecoderShape:
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise InputError(f"decoder {name}={value!r}: expected a whole number of at least 1")
         if self.width % 2:
-            raise InputError(f"decoder width={self.width}: expected an even number (sine and cosine positions)")
+            raise InputError(
+                f"decoder width={self.width}: expected an even number (sine and cosine positions)"
+            )
 
     @property
     def token_bytes(self) -> int:
@@ -46,7 +50,7 @@ class DecoderShape:
         return 3 * self.layers * tokens
 
     def work(self, tokens: int) -> int:
-        """Multiply-adds to compute the first `tokens` tokens from nothing: linear maps, and causal attention."""
+        """Multiply-adds to compute the first `tokens` tokens: linear maps and causal attention."""
         linear = (4 + 2 * 4) * self.width**2 * tokens
         attention = 2 * self.width * tokens * (tokens + 1) // 2
         return self.layers * (linear + attention)
@@ -86,8 +90,10 @@ class KVCache:
         return KVCache(tuple((k.copy(), v.copy(), p.copy()) for k, v, p in self.layers))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LayerWeights:
+    """Matrices [rows in, columns out] of one layer."""
+
     query: Floats
     key: Floats
     value: Floats
@@ -96,28 +102,48 @@ class LayerWeights:
     down: Floats
 
 
+@dataclass(frozen=True, eq=False)
 class Decoder:
-    """Pre-norm causal decoder with one attention head; weights drawn once from `seed` and never trained."""
+    """Pre-norm causal decoder with one attention head.
 
-    def __init__(self, seed: int, shape: DecoderShape | None = None) -> None:
-        self.shape = shape or DecoderShape()
+    Its weights are read-only copies, so that the signature, hashed once, stays true of them: other weights
+    are another decoder (`dataclasses.replace`), whose queries never match this one's checkpoints.
+    """
+
+    shape: DecoderShape
+    embedding: Floats
+    layers: tuple[LayerWeights, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "embedding", read_only(self.embedding))
+        frozen = (LayerWeights(*map(read_only, vars(layer).values())) for layer in self.layers)
+        object.__setattr__(self, "layers", tuple(frozen))
+
+    @classmethod
+    def untrained(cls, seed: int, shape: DecoderShape | None = None) -> Decoder:
+        """Weights drawn from `seed`, scaled to keep the size of their input, and never trained."""
+        shape = shape or DecoderShape()
         draw = np.random.default_rng(seed)
-        width = self.shape.width
+        width = shape.width
 
         def matrix(rows: int, columns: int) -> Floats:
             return draw.normal(scale=rows**-0.5, size=(rows, columns))
 
-        self.embedding = draw.normal(size=(self.shape.vocabulary, width))
-        self.weights = [
-            LayerWeights(*(matrix(width, width) for _ in range(4)), matrix(width, 4 * width), matrix(4 * width, width))
-            for _ in range(self.shape.layers)
+        embedding = draw.normal(size=(shape.vocabulary, width))
+        layers = [
+            LayerWeights(
+                *(matrix(width, width) for _ in range(4)), matrix(width, 4 * width), matrix(4 * width, width)
+            )
+            for _ in range(shape.layers)
         ]
+        return cls(shape, embedding, tuple(layers))
 
+    @cached_property
     def signature(self) -> bytes:
-        """SHA-256 of the sizes and of every weight as it is now: a checkpoint of other weights is another key."""
+        """SHA-256 of the sizes and of every weight."""
         digest = hashlib.sha256(repr(self.shape).encode())
         digest.update(self.embedding.tobytes())
-        for layer in self.weights:
+        for layer in self.layers:
             for matrix in vars(layer).values():
                 digest.update(matrix.tobytes())
         return digest.digest()
@@ -130,7 +156,7 @@ class Decoder:
         positions = cache.length + np.arange(len(tokens))
         state = self.embedding[tokens] + sinusoids(positions, self.shape.width)
         layers: list[Layer] = []
-        for weights, (past_k, past_v, past_positions) in zip(self.weights, cache.layers):
+        for weights, (past_k, past_v, past_positions) in zip(self.layers, cache.layers):
             normal = rms_norm(state)
             query = normal @ weights.query
             k = np.concatenate([past_k, normal @ weights.key])
@@ -143,6 +169,13 @@ class Decoder:
             state = state + np.tanh(rms_norm(state) @ weights.up) @ weights.down
             layers.append((k, v, where))
         return rms_norm(state), KVCache(tuple(layers))
+
+
+def read_only(array: Floats) -> Floats:
+    """An owned copy that numpy refuses to write to."""
+    copy = np.array(array, dtype=np.float64)
+    copy.setflags(write=False)
+    return copy
 
 
 def rms_norm(rows: Floats) -> Floats:
@@ -161,7 +194,9 @@ def check_tokens(tokens: object, vocabulary: int) -> Tokens:
     if array.ndim != 1 or array.size == 0:
         raise InputError(f"tokens of shape {array.shape}: expected a flat list of at least one token")
     if not np.issubdtype(array.dtype, np.integer):
-        raise InputError(f"tokens of type {array.dtype} (first: {array[0]!r}): expected whole numbers, not {array.dtype}")
+        raise InputError(
+            f"tokens of type {array.dtype} (first: {array[0]!r}): expected whole numbers, not {array.dtype}"
+        )
     outside = np.flatnonzero((array < 0) | (array >= vocabulary))
     if outside.size:
         first = int(outside[0])

@@ -4,8 +4,8 @@
 |---|---|---|---|
 | every_checkpoint | a full-prefix copy at one boundary | at every boundary | LRU |
 | keep_longest | a full-prefix copy | the longest boundary that fits; replaces the prefix it extends | LRU |
-| value_per_byte | a full-prefix copy | the longest that is worth more per byte than what it would displace | least value |
-| shared_blocks | the tokens between two boundaries, shared by all prefixes through them | every block | LRU, suffix first |
+| value_per_byte | a full-prefix copy | the longest that is worth more than what it displaces | least value |
+| shared_blocks | tokens between two boundaries, for all prefixes through them | every block | suffix first |
 | whole_conversation | all tokens of a conversation (Algorithm 1) | always; replaces its own past | LRU |
 """
 
@@ -16,11 +16,11 @@ from itertools import count
 
 import numpy as np
 
-from .store import Cache, Key, Match, Query, Store
+from mfmc.checkpoints.store import Cache, Key, Match, Query, Store
 
 
 class EveryCheckpoint(Store):
-    """A full-prefix checkpoint at every boundary, each charged in full; plain LRU; oversized ones are skipped."""
+    """A full-prefix checkpoint at every boundary, each charged in full; oversized ones are skipped."""
 
     def stops(self, start: int, end: int) -> list[int]:
         pauses = list(self.boundaries_within(start, end))
@@ -30,7 +30,9 @@ class EveryCheckpoint(Store):
         if not self.is_boundary(cache.length):
             return
         key = query.prefix(cache.length)
-        if key in self.entries:  # only where the query ends at a boundary: resident, but not eligible for reuse
+        if (
+            key in self.entries
+        ):  # only where the query ends at a boundary: resident, but not eligible for reuse
             self.entries.move_to_end(key)
         elif cache.nbytes > self.budget:
             self.turnover.skipped.append(cache.length)
@@ -94,7 +96,7 @@ class SharedBlocks(Store):
 
 
 class WholeConversation(Store):
-    """One entry a conversation, with every token computed so far: the whole-content LRU of the paper's Algorithm 1.
+    """One entry a conversation, with every token computed so far: whole-content LRU (Algorithm 1).
 
     The tokens are compared, so that an edited history is reused up to its first change.
     """
@@ -132,10 +134,11 @@ class WholeConversation(Store):
 class ValuePerByte(Store):
     """Keep what saves most computation per byte, among what was used recently (GreedyDual with bypass).
 
-    An entry's priority is the clock when it was last used plus the multiply-adds per byte that reusing it saves; the
-    clock rises to every priority that loses. A candidate that is worth no more than what it would displace is refused,
-    and a shorter one is tried: ties favour what is resident, which is what stops two branches from chasing each other
-    out. A prefix covered by a longer admitted one is worth nothing more until a query uses it directly.
+    An entry's priority is the clock when it was last used plus the multiply-adds per byte that reusing it
+    saves; the clock rises to every priority that loses. A candidate that is worth no more than what it would
+    displace is refused, and a shorter one is tried: ties favour what is resident, which is what stops two
+    branches from chasing each other out. A prefix covered by a longer admitted one is worth nothing more
+    until a query uses it directly.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -177,7 +180,7 @@ class ValuePerByte(Store):
                 self.clock = max(self.clock, priority)
 
     def displace(self, nbytes: int, priority: float, covered: tuple[Key, ...]) -> bool:
-        """Make room by removing the least valuable; touch nothing, and say no, where that would cost too much.
+        """Make room by removing the least valuable; touch nothing, and say no, where it would cost too much.
 
         What the candidate covers goes first: the candidate takes over its value.
         """

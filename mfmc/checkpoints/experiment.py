@@ -1,4 +1,4 @@
-"""The experiment in full: three seeds x three budgets x three traces x twelve requests, each against recomputation.
+"""The experiment in full: three seeds x three budgets x three traces x twelve requests, all recomputed.
 
 Everything that the audit needs goes into plain records: what was asked, what was cut, admitted and evicted.
 """
@@ -14,15 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
-from .decoder import Decoder, DecoderShape
-from .designs import EveryCheckpoint
-from .session import Answer, answer
-from .store import Key
-from .traces import BOUNDARIES, SCOPES, TRACES
+from mfmc.checkpoints.decoder import Decoder, DecoderShape
+from mfmc.checkpoints.designs import EveryCheckpoint
+from mfmc.checkpoints.session import Answer, answer
+from mfmc.checkpoints.store import Key
+from mfmc.checkpoints.traces import BOUNDARIES, SCOPES, TRACES
+from mfmc.errors import InputError
 
 SEEDS = (7, 11, 23)
 BUDGETS = (4096, 8192, 32768)
+
+#: What the study publishes for every seed: (budget, trace) -> hits, projected rows, evictions, copied bytes.
+PUBLISHED = {
+    (4096, "hot"): (11, 600, 0, 25344),
+    (4096, "alternating"): (0, 864, 11, 25344),
+    (4096, "scopes"): (0, 864, 11, 25344),
+    (8192, "hot"): (11, 336, 0, 52800),
+    (8192, "alternating"): (0, 864, 22, 76032),
+    (8192, "scopes"): (0, 864, 22, 76032),
+    (32768, "hot"): (11, 336, 0, 52800),
+    (32768, "alternating"): (10, 384, 0, 54912),
+    (32768, "scopes"): (9, 432, 0, 57024),
+}
+COUNTS = ("hits", "projected_rows", "evictions", "copy_bytes")
 
 
 @dataclass(frozen=True)
@@ -39,7 +53,7 @@ def run_experiment(
     traces: Sequence[str] = tuple(TRACES),
     shape: DecoderShape | None = None,
 ) -> Evidence:
-    """Serve every trace from a cold store under every budget (bytes) and seed, and recompute every request afresh."""
+    """Serve every trace from cold under every budget (bytes) and seed; recompute every request afresh."""
     shape = shape or DecoderShape()
     for trace in traces:
         if trace not in TRACES:
@@ -47,7 +61,7 @@ def run_experiment(
     records: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     for seed in seeds:
-        decoder = Decoder(seed, shape)
+        decoder = Decoder.untrained(seed, shape)
         for budget in budgets:
             for trace in traces:
                 store = EveryCheckpoint(budget, BOUNDARIES, SCOPES, shape)
@@ -108,7 +122,8 @@ def tabulate(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for record in records:
         seeds = rows.setdefault((record["budget"], record["trace"]), {})
         total = seeds.setdefault(
-            record["seed"], dict.fromkeys(("requests", "hits", "projected_rows", "evictions", "copy_bytes"), 0)
+            record["seed"],
+            dict.fromkeys(("requests", "hits", "projected_rows", "evictions", "copy_bytes"), 0),
         )
         total["requests"] += 1
         total["hits"] += record["reused"] > 0
@@ -122,6 +137,15 @@ def tabulate(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
             raise RuntimeError(f"counts differ between seeds at budget {budget}, trace {trace}: {seeds}")
         table.append({"budget": budget, "trace": trace, **first})
     return table
+
+
+def beside_published(table: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The table with the published counts beside its own; None where the study has no such row."""
+    rows = []
+    for row in table:
+        published = PUBLISHED.get((row["budget"], row["trace"]), (None,) * len(COUNTS))
+        rows.append({**row, **{f"published_{name}": value for name, value in zip(COUNTS, published)}})
+    return rows
 
 
 def source_hashes() -> dict[str, str]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .bookkeeping import CountingDecoder
-from .decoder import Decoder, Floats, check_tokens
-from .store import Query, Store, Turnover
+from mfmc.checkpoints.bookkeeping import CountingDecoder
+from mfmc.checkpoints.decoder import Decoder, Floats, check_tokens
+from mfmc.checkpoints.store import Query, Store, Turnover
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """Outputs [n - reused, width] of the suffix, what it cost in rows and bytes, and where the time went (ns).
+    """Outputs [n - reused, width] of the suffix, its cost in rows and bytes, and where the time went (ns).
 
-    `lookup` is validation, the signature and the search; `copy` every explicit copy between the store and the query;
-    `compute` the decoder; `bookkeeping` the rest of admission and eviction.
+    `lookup` is validation and the search, `copy` every explicit copy between the store and the query,
+    `compute` the decoder, `bookkeeping` the rest of admission and eviction.
     """
 
     outputs: Floats | None
@@ -45,7 +45,7 @@ def answer(decoder: Decoder | CountingDecoder, store: Store, request: Request) -
     """Serve one request. At least the last token is always computed, so there is always a new output."""
     began = time.perf_counter_ns()
     tokens = check_tokens(request.tokens, decoder.shape.vocabulary)
-    query = Query(decoder.signature(), store.check_scope(request.scope), request.conversation, tokens)
+    query = Query(decoder.signature, store.check_scope(request.scope), request.conversation, tokens)
     match = store.find(query)
     lookup_ns = time.perf_counter_ns() - began
     store.turnover = turnover = Turnover()

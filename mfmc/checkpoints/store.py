@@ -1,6 +1,7 @@
-"""What every checkpoint store shares: the byte budget, scopes, owned copies, least-recently-used order and the counters.
+"""What every checkpoint store shares: byte budget, scopes, owned copies, order of use, counters.
 
-A design (designs.py) says what one entry is, how a query finds the entries it can reuse, and what is worth keeping.
+A design (designs.py) says what one entry is, how a query finds the entries it can reuse, and what is worth
+keeping.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ..errors import InputError
-from .bookkeeping import LengthCache
-from .decoder import DecoderShape, KVCache, Tokens
+from mfmc.checkpoints.bookkeeping import LengthCache
+from mfmc.checkpoints.decoder import DecoderShape, KVCache, Tokens
+from mfmc.errors import InputError
 
 Cache = KVCache | LengthCache
 Key = tuple[bytes, str, Any]  # weights and sizes, scope, and the token prefix as bytes (or the conversation)
@@ -66,8 +68,8 @@ class Turnover:
 class Store:
     """A byte budget for persistent checkpoint arrays. A budget of zero is allowed, and keeps nothing.
 
-    `boundaries`: increasing prefix lengths, in tokens, at which checkpoints may be cut. Python objects, keys, weights
-    and the active query's own arrays are outside the budget.
+    `boundaries`: increasing prefix lengths, in tokens, at which checkpoints may be cut. Python objects, keys,
+    weights and the active query's own arrays are outside the budget.
     """
 
     def __init__(
@@ -75,8 +77,10 @@ class Store:
     ) -> None:
         if not isinstance(budget, int | np.integer) or isinstance(budget, bool) or budget < 0:
             raise InputError(f"checkpoint budget {budget!r}: expected a whole number of bytes, zero or more")
-        if not boundaries or boundaries[0] < 1 or any(b <= a for a, b in zip(boundaries, boundaries[1:])):
-            raise InputError(f"checkpoint boundaries {boundaries!r}: expected increasing lengths of at least 1 token")
+        if not boundaries or boundaries[0] < 1 or any(b <= a for a, b in pairwise(boundaries)):
+            raise InputError(
+                f"checkpoint boundaries {boundaries!r}: expected increasing lengths of at least 1 token"
+            )
         self.budget = int(budget)
         self.boundaries = boundaries
         self.scopes = frozenset(scopes)
@@ -85,10 +89,10 @@ class Store:
         self.resident_bytes = 0
         self.turnover = Turnover()
 
-    # What a design decides -------------------------------------------------------------------------------------
+    # What a design decides
 
     def find(self, query: Query) -> Match:
-        """The longest prefix of the query that is resident, in its scope, and strictly shorter than the query."""
+        """The longest resident prefix of the query, in its scope, that is strictly shorter than the query."""
         for length in reversed(self.boundaries_within(0, len(query.tokens) - 1)):
             if (key := query.prefix(length)) in self.entries:
                 return Match((key,), length)
@@ -102,7 +106,7 @@ class Store:
         """Offer the active cache (all tokens up to the present stop) to the store."""
         raise NotImplementedError
 
-    # What all designs share ------------------------------------------------------------------------------------
+    # What all designs share
 
     def check_scope(self, scope: str) -> str:
         if scope not in self.scopes:

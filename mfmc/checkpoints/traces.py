@@ -1,4 +1,4 @@
-"""Request traces: the three fixed ones of twelve requests, and longer ones drawn from a conversation workload."""
+"""Request traces: the three fixed ones of twelve requests, and long ones from a conversation workload."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import InputError
-from .session import Request
+from mfmc.checkpoints.session import Request
+from mfmc.errors import InputError
+from mfmc.lru.accesses import AccessStream, accesses_from_arrays
 
 REQUESTS = 12
 TOKENS = 12
-PREFIX = 8  # the tokens that a trace repeats; then three constant ones, and a last one that changes every time
+PREFIX = (
+    8  # the tokens that a trace repeats; then three constant ones, and a last one that changes every time
+)
 BOUNDARIES = (4, 8)
 SCOPES = ("A", "B", "C")
 
@@ -39,7 +42,7 @@ TRACES: dict[str, Callable[..., list[Request]]] = {
 
 
 def fixed_trace(seed: int, vocabulary: int, branches: list[int], scopes: list[str]) -> list[Request]:
-    """Twelve requests that go round branches and scopes; the seed changes token values, never their order of reuse."""
+    """Twelve requests that go round branches and scopes; the seed changes token values, not their reuse."""
     needed = 2 * PREFIX + (TOKENS - PREFIX - 1) + REQUESTS
     if vocabulary < needed:
         raise InputError(f"vocabulary={vocabulary}: the fixed traces need {needed} different tokens")
@@ -56,16 +59,23 @@ def fixed_trace(seed: int, vocabulary: int, branches: list[int], scopes: list[st
 
 
 def conversation_trace(
-    conversation: np.ndarray, blocks: np.ndarray, block_tokens: int, vocabulary: int, seed: int
+    stream: AccessStream, block_tokens: int = 4, vocabulary: int = 32, seed: int = 0
 ) -> list[Request]:
-    """Requests in time order from an access stream: access i asks for `blocks[i]` blocks of `conversation[i]`.
+    """Requests for an access stream, in its order: access i asks for history[i] blocks of its conversation.
 
-    Every conversation has its own random tokens, so that prefixes are shared within a conversation only. Blocks of one
-    conversation must not decrease.
+    Every conversation has its own random tokens, so that prefixes are shared within a conversation only.
     """
-    owners, inverse = np.unique(np.asarray(conversation), return_inverse=True)
-    longest = np.zeros(len(owners), dtype=np.int64)
-    np.maximum.at(longest, inverse, np.asarray(blocks, dtype=np.int64))
+    longest = np.zeros(int(stream.conversation.max()) + 1, dtype=np.int64)
+    np.maximum.at(longest, stream.conversation, stream.history)
     draw = np.random.default_rng(seed)
-    texts = [draw.integers(vocabulary, size=int(n) * block_tokens) for n in longest]
-    return [Request("A", int(owners[c]), texts[c][: int(n) * block_tokens]) for c, n in zip(inverse, blocks)]
+    texts = [draw.integers(vocabulary, size=int(blocks) * block_tokens) for blocks in longest]
+    return [
+        Request("A", int(owner), texts[owner][: int(blocks) * block_tokens])
+        for owner, blocks in zip(stream.conversation, stream.history)
+    ]
+
+
+def thinned(stream: AccessStream, every: int) -> AccessStream:
+    """The accesses of every `every`-th conversation: a workload with that fraction of the arrivals."""
+    kept = stream.conversation % every == 0
+    return accesses_from_arrays(stream.time[kept], stream.conversation[kept], history=stream.history[kept])

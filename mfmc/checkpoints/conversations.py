@@ -1,0 +1,171 @@
+"""The designs on a long trace of a conversation workload, against what the characteristic time predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mfmc.checkpoints.bookkeeping import CountingDecoder
+from mfmc.checkpoints.designs import DESIGNS
+from mfmc.checkpoints.session import Request
+from mfmc.checkpoints.sweep import Tally, budget_that_reaches, make_store, serve
+from mfmc.checkpoints.traces import conversation_trace
+from mfmc.checkpoints.working_set import WorkingSet, working_set
+from mfmc.errors import InputError
+from mfmc.lru.accesses import AccessStream
+from mfmc.workload import Workload
+
+#: Capacities of a sweep, in units of the predicted capacity for half of the reuse ceiling.
+RELATIVE_BUDGETS = (0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
+#: Shares of the reuse ceiling whose capacity is predicted and found: where reuse begins, and half of it.
+SHARES = (0.05, 0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class ConversationTrace:
+    """Requests of a stream, and what sweeps over them share; the first `uncounted` enter no ratio."""
+
+    workload: Workload
+    requests: list[Request]
+    boundaries: Sequence[int]
+    block_bytes: int
+    uncounted: int
+    load_ratio: (
+        float  # blocks asked for per unit time, against arrival_rate A_R: how busy this draw happens to be
+    )
+
+    @classmethod
+    def from_stream(
+        cls,
+        workload: Workload,
+        stream: AccessStream,
+        block_tokens: int = 4,
+        warmup: float = 0.2,
+        seed: int = 0,
+    ) -> ConversationTrace:
+        decoder = CountingDecoder()
+        expected = (
+            float(workload.arrival_rate) * workload.profile("whole").content * float(np.ptp(stream.time))
+        )
+        requests = conversation_trace(stream, block_tokens, decoder.shape.vocabulary, seed)
+        return cls(
+            workload,
+            requests,
+            range(block_tokens, int(stream.history.max()) * block_tokens + 1, block_tokens),
+            block_tokens * decoder.shape.token_bytes,
+            int(warmup * len(requests)),
+            float(stream.history.sum()) / expected,
+        )
+
+    def tally(self, design: str, budget: int) -> Tally:
+        """Serve the trace from a cold store of `budget` bytes."""
+        store = make_store(design, budget, self.boundaries, ("A",))
+        return serve(CountingDecoder(), store, self.requests, self.uncounted)
+
+    def tally_after_plenty(self, design: str, budget: int, plenty: int) -> Tally:
+        """As `tally`, but with a budget of `plenty` during the first half of the uncounted requests."""
+        decoder, half = CountingDecoder(), self.uncounted // 2
+        store = make_store(design, plenty, self.boundaries, ("A",))
+        serve(decoder, store, self.requests[:half])
+        store.budget = budget
+        store.make_room(0)
+        return serve(decoder, store, self.requests[half:], self.uncounted - half)
+
+
+def sweep_conversations(
+    trace: ConversationTrace,
+    designs: Sequence[str] = tuple(DESIGNS),
+    relative: Sequence[float] = RELATIVE_BUDGETS,
+) -> list[dict[str, Any]]:
+    """One row per design and budget: counts, the hit ratio, and the mean-field hit ratio of that capacity."""
+    rows = []
+    for design in designs:
+        predicted = working_set(trace.workload, design)
+        for ratio in relative:
+            budget = round(ratio * predicted.threshold(0.5) * trace.block_bytes)
+            capacity = budget / trace.block_bytes
+            rows.append(
+                {
+                    "design": design,
+                    "budget": budget,
+                    "capacity_blocks": capacity,
+                    "characteristic_time": float(predicted.characteristic_time(capacity)),
+                    "predicted_hit_ratio": float(predicted.hit_ratio(capacity)),
+                    **trace.tally(design, budget).counts(),
+                }
+            )
+    return rows
+
+
+def conversation_thresholds(
+    trace: ConversationTrace, swept: Sequence[dict[str, Any]], shares: Sequence[float] = SHARES
+) -> list[dict[str, Any]]:
+    """Per design and share of the reuse ceiling: the budget that T_C predicts and the one found, to 1%.
+
+    Bisection begins between the two budgets of the sweep that enclose the first crossing.
+    """
+    rows = []
+    for design in dict.fromkeys(row["design"] for row in swept):
+        predicted = working_set(trace.workload, design)
+        ratios = sorted((row["budget"], row["hit_ratio"]) for row in swept if row["design"] == design)
+        for share in shares:
+            wanted = predicted.threshold(share) * trace.block_bytes
+            target = share * predicted.reuse_ceiling
+            high = next((budget for budget, ratio in ratios if ratio >= target), None)
+            if high is None:
+                raise InputError(
+                    f"{design}: no budget of the sweep reaches a hit ratio of {target:.4g}; add larger ones"
+                )
+            found = budget_that_reaches(
+                lambda budget, design=design: trace.tally(design, budget).hit_ratio,  # type: ignore[misc]
+                target,
+                low=max((budget for budget, _ in ratios if budget < high), default=0),
+                high=high,
+                step=max(1, round(0.01 * wanted)),
+            )
+            rows.append(
+                {
+                    "design": design,
+                    "share_of_ceiling": share,
+                    "hit_ratio": target,
+                    "predicted_bytes": round(wanted),
+                    "found_bytes": found,
+                    "found_over_predicted": found / wanted,
+                    "found_over_predicted_at_drawn_load": found / (wanted * trace.load_ratio),
+                }
+            )
+    return rows
+
+
+def compare_starts(
+    trace: ConversationTrace,
+    design: str = "every_checkpoint",
+    relative: Sequence[float] = (0.7, 0.8, 0.9, 1.0, 1.1),
+) -> list[dict[str, Any]]:
+    """The same budgets from a cold store and after plenty: they differ where d(t) = N has several roots."""
+    predicted = working_set(trace.workload, design)
+    peak = float(predicted.filled[np.searchsorted(predicted.cdf, 0.5)]) * trace.block_bytes
+    rows = []
+    for ratio in relative:
+        budget = round(ratio * peak)
+        rows.append(
+            {
+                "design": design,
+                "budget": budget,
+                "share_of_threshold": ratio,
+                "roots": roots(predicted, budget / trace.block_bytes),
+                "cold_hit_ratio": trace.tally(design, budget).hit_ratio,
+                "after_plenty_hit_ratio": trace.tally_after_plenty(design, budget, round(3 * peak)).hit_ratio,
+            }
+        )
+    return rows
+
+
+def roots(curve: WorkingSet, capacity: float) -> int:
+    """How many times d(t) crosses the capacity, beyond the table once more if it ends below it."""
+    above = curve.displaced >= capacity
+    crossings = int(np.count_nonzero(above[1:] != above[:-1]))
+    return crossings if above[-1] else crossings + 1
