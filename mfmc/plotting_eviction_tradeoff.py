@@ -14,6 +14,7 @@ from mfmc.studies.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 TICKS = {
@@ -65,8 +66,8 @@ def by_timeout(figure: Figure, result: Result) -> None:
         _star(hits, reached, result.summary["deployed_hit_rate"], reached)
         prefill.plot(reached, result.summary["deployed_amplification"], **STAR)
     _percent(hits)
-    _powers(storage)
-    _powers(prefill)
+    _powers(storage.yaxis)
+    _powers(prefill.yaxis)
     _time_axis(prefill, result.summary)
     label(hits, _hits_finding(result.summary), "", "hit rate (prompt tokens)")
     storage.set_ylabel("storage ratio R\n(suspended / active KV time)")
@@ -89,7 +90,7 @@ def pareto(figure: Figure, result: Result) -> None:
         first = next(iter(_scopes(result).values()))
         place = np.interp(reached, first["timeout_s"], first["storage_ratio"])
         _star(axes, place, result.summary["deployed_hit_rate"], reached)
-    _powers(axes, axis="x")
+    _powers(axes.xaxis)
     curves = [column["hit_rate"].max() for column in _scopes(result).values()]
     _misses(axes, max(*curves, result.summary["optimal_hit_rate"]))
     finding = _storage_finding(result.summary)
@@ -249,15 +250,18 @@ def _decades_missed(hit_rate: np.ndarray) -> np.ndarray:
     return -np.log10(np.maximum(1 - np.asarray(hit_rate), 1e-4))
 
 
-def _powers(axes: Axes, axis: str = "y") -> None:
-    """A logarithmic axis with ticks at 1, 2, 5 and their powers of ten, written as plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+def _powers(axis: Axis) -> None:
+    """Make an axis logarithmic, with ticks at 1, 2, 5 and their powers of ten, written as plain numbers."""
+    from matplotlib.ticker import LogLocator, NullLocator
 
-    (axes.set_yscale if axis == "y" else axes.set_xscale)("log")
-    target = axes.yaxis if axis == "y" else axes.xaxis
-    target.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    target.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    target.set_minor_locator(NullLocator())
+    axes = axis.axes
+    if not np.isfinite(axis.get_minpos()):
+        axes.text(0.5, 0.5, "unknown for this input", ha="center", transform=axes.transAxes)
+        return
+    (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def _landmarks(axes: Axes, column: dict[str, np.ndarray]) -> None:
