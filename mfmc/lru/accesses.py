@@ -40,9 +40,10 @@ class AccessStream:
 
     ``history`` (R) counts the blocks of a conversation's content after the access, ``shared`` those of them
     that it had before; ``previous`` and ``next`` index the accesses of the same conversation before and
-    after (-1 and n where there is none). With ``tokens`` (T), ``shared_tokens`` and ``block_tokens`` (k)
-    the token accounting is there too. ``row`` is the place of each access in the arrays it came from.
-    ``counted`` marks the accesses that ratios count (all, unless the stream was given a warm-up).
+    after (-1 and n where there is none). Whole-number ids of conversations are kept, others are numbered.
+    With ``tokens`` (T), ``shared_tokens`` and ``block_tokens`` (k) the token accounting is there too.
+    ``row`` is the place of each access in the arrays it came from. ``counted`` marks the accesses that
+    ratios count (all, unless the stream was given a warm-up).
     """
 
     time: NDArray[np.float64]
@@ -127,9 +128,9 @@ def accesses_from_arrays(
     if times.ndim != 1 or not len(times):
         raise InputError(f"time has shape {times.shape}: expected a time per access, and at least one access")
     _require("time", times, np.isfinite(times), "expected a finite number")
-    ids = _conversation_numbers(conversation, len(times))
+    ids = conversation_numbers(conversation, len(times))
     row = np.argsort(times, kind="stable")
-    previous, following, by_conversation = _links(ids[row])
+    previous, following, by_conversation = links(ids[row])
     if block_tokens is not None and block_tokens < 1:
         raise InputError(f"block_tokens is {block_tokens}: expected a whole number of tokens >= 1")
 
@@ -191,7 +192,7 @@ def _histories_of_prompts(
     return size, np.where(restarts, kept, before)
 
 
-def _links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
+def links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
     """previous [n], next [n], and the accesses sorted by conversation, then time; ids are 0, 1, .. < n."""
     n = len(conversation)
     bits = max(n - 1, 1).bit_length()
@@ -210,7 +211,7 @@ def _links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
     return previous, following, by_conversation
 
 
-def _conversation_numbers(conversation: ArrayLike, rows: int) -> Integers:
+def conversation_numbers(conversation: ArrayLike, rows: int) -> Integers:
     """Ids as numbers below the number of rows, so that an id and an index fit into one 64-bit key."""
     ids = np.asarray(conversation)
     if ids.shape != (rows,):

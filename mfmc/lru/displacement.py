@@ -2,9 +2,10 @@
 
 Let ``inserted`` count all blocks ever put at the front, and ``mark[p]`` its value just after access p. Then
 D(p, now) = inserted - mark[p], less the blocks that conversations took along from positions after p when they
-returned. Those removals are summed by a tree over the positions that still await a return: one walk from leaf to
-root reads the removals after p and enters the one at p. Positions that have had their return are swept out when
-the slots run out, so the tree is as small as the number of conversations in progress, not the stream.
+returned. Those removals are summed by a tree over the positions that still await a return: one walk from
+leaf to root reads the removals after p and enters the one at p. Positions that have had their return are
+swept out when the slots run out, so the tree is as small as the number of conversations in progress, not
+the stream.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def displacements(
     end: int,
     limit: int,
 ) -> Iterator[tuple[slice, NDArray[np.int64]]]:
-    """Consecutive pieces of begin..end-1 with D(prev(e), e); -1 where there is no prev(e) or D exceeds ``limit``.
+    """Consecutive pieces of begin..end-1 with D(prev(e), e); -1 where there is none or it exceeds ``limit``.
 
     The array is overwritten by the next piece. Needs contents that never shrink (moved <= held at prev).
     """
@@ -61,7 +62,7 @@ def _awaiting(previous, following):
 
 @njit(cache=True, nogil=True)
 def _look_back(following, held, moved, begin, limit, mark, owner, slot_of, registers):
-    """Give a slot to every position within reach that awaits a return at ``begin``; the last slot is nearest."""
+    """Give slots to the positions within reach that await a return at ``begin``, the nearest one last."""
     n = len(held)
     used, distance, horizon = 0, 0, begin
     while horizon > 0 and distance <= limit:

@@ -1,9 +1,10 @@
 """The displacement D(prev(e), e) of every access (THEORY B8) in XLA: one stable partition per bit of a rank.
 
-D(s, e) = sum_{s<i<e} held_i - sum_{i<e, prev(i)>s} moved_i. The second sum runs over earlier returns with a later
-previous access: a two-dimensional dominance sum. Rank the returns by prev and split them, from the top bit down, into
-those with bit 0 and those with bit 1, keeping time order within each; at every split a return with bit 1 collects the
-``moved`` of the earlier ones with bit 0 in its group. Cumulative sums and scatters, no sort, no branch.
+D(s, e) = sum_{s<i<e} held_i - sum_{i<e, prev(i)>s} moved_i. The second sum runs over earlier returns with a
+later previous access: a two-dimensional dominance sum. Rank the returns by prev and split them, from the
+top bit down, into those with bit 0 and those with bit 1, keeping time order within each; at every split a
+return with bit 1 collects the ``moved`` of the earlier ones with bit 0 in its group. Cumulative sums and
+scatters, no sort, no branch.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ def displacements(
     n = len(held)
     rows = _padded(n)
     kind = _word(int(held.sum()) - int(moved[previous >= 0].sum()))
-    # Unsigned sums may wrap around on the way: what remains in front of an access at the end is below the total.
+    # Unsigned sums may wrap around on the way: what an access has in front of it at the end is below the
+    # total.
     arrays = (np.zeros(rows, kind), np.zeros(rows, kind), np.full(rows, -1, np.int32))
     for array, values in zip(arrays, (held, moved, previous), strict=True):
         array[:n] = values
@@ -45,7 +47,8 @@ def _word(total: int) -> type:
         return np.uint32
     if not jax.config.jax_enable_x64:
         raise InputError(
-            f"the stream allocates {total} blocks, more than 32 bits hold: enable jax_enable_x64, or backend='numba'"
+            f"the stream allocates {total} blocks, too many for 32 bits: enable jax_enable_x64, "
+            "or backend='numba'"
         )
     return np.uint64
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .accesses import AccessStream, Integers, Sizes
+from .accesses import AccessStream, Integers
 
 EVICTIONS = ("conversation", "block")
 BACKENDS = ("numba", "xla")
@@ -65,20 +65,11 @@ def replay_lru(
     ``backend``: ``numba`` (threads over chunks of time) or ``xla`` (lanes over chunks of time); by default
     xla where JAX has an accelerator. Both give the same integers.
     """
-    if eviction not in EVICTIONS:
-        raise InputError(f"eviction {eviction!r} is unknown: choose one of {', '.join(EVICTIONS)}")
+    by_block = chosen_eviction(eviction) == "block"
+    capacity = checked_capacity(capacity)
     sizes = stream.sizes(accounting)
-    return _replay(stream, sizes, checked_capacity(capacity), accounting, eviction, chosen_backend(backend))
-
-
-def _replay(
-    stream: AccessStream, sizes: Sizes, capacity: int, accounting: str, eviction: str, backend: str
-) -> Replay:
-    by_block = eviction == "block"
-    held, moved = sizes.held, sizes.moved
-    if by_block and moved is not sizes.reuse:  # what a shrunken content lacks stays until it is evicted
-        held, moved = sizes.content, sizes.reuse
-    if backend == "xla":
+    held, moved = displaced_sizes(stream, accounting, eviction)
+    if chosen_backend(backend) == "xla":
         from .lanes import replay_lanes
 
         found = replay_lanes(stream.previous, stream.next, held, moved, capacity, by_block)
@@ -106,6 +97,18 @@ def replay_threads(
     with ThreadPoolExecutor(len(edges)) as pool:
         list(pool.map(serve, edges[:-1], edges[1:]))
     return found
+
+
+def displaced_sizes(stream: AccessStream, accounting: str, eviction: str) -> tuple[Integers, Integers]:
+    """Blocks held and moved by each access; block by block, what a shrunken content lacks is not freed."""
+    sizes = stream.sizes(accounting)
+    return sizes.held, sizes.reuse if eviction == "block" else sizes.moved
+
+
+def chosen_eviction(eviction: str) -> str:
+    if eviction not in EVICTIONS:
+        raise InputError(f"eviction {eviction!r} is unknown: choose one of {', '.join(EVICTIONS)}")
+    return eviction
 
 
 def checked_capacity(capacity: int) -> int:

@@ -1,8 +1,9 @@
 """Displacement where contents shrink (Algorithm 1 frees what a compacted context no longer has), by numba.
 
-Then what lies in front of a conversation can fall again, and it is gone once it was ever too much: the largest value
-between its two accesses decides. A segment tree adds to ranges of positions and remembers the largest sum so far
-("historic maximum"): every node carries a pending sum and the largest value that sum has had.
+Then what lies in front of a conversation can fall again, and it is gone once it was ever too much: the
+largest value between its two accesses decides. A segment tree adds to ranges of positions and remembers the
+largest sum so far ("historic maximum"): every node carries a pending sum and the largest value that sum has
+had.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def peak_displacements(previous, following, held, moved, floor, displaced, peak):
-    """The largest D(prev(e), i) over prev(e) < i <= e: ``displaced[e]`` int64 [n], -1 where there is no prev(e).
+    """The largest D(prev(e), i), prev(e) < i <= e: ``displaced[e]`` int64 [n], -1 where there is no prev(e).
 
-    A peak counts the position's own blocks too: ``floor[e]`` is the one that position e brings along from an earlier
-    part of the stream (0: none), ``peak[e]`` the one it takes on to the next.
+    A peak counts the position's own blocks too: ``floor[e]`` is the one that position e brings along from
+    an earlier part of the stream (0: none), ``peak[e]`` the one it takes on to the next.
     """
     n = len(held)
     leaves = 2
@@ -43,7 +44,7 @@ def peak_displacements(previous, following, held, moved, floor, displaced, peak)
 
 @njit(cache=True, nogil=True)
 def _descend(pending, most, leaf, leaves, removed):
-    """Settle what is pending on the way to a leaf, and take ``removed`` blocks from all positions up to it."""
+    """Settle what is pending on the way to a leaf, and take ``removed`` blocks from the positions up to it."""
     width = leaves
     node = 1
     while node < leaves:

@@ -17,7 +17,7 @@ from numba import njit
 def replay_range(previous, following, held, moved, capacity, by_block, start, begin, end, served):
     """Serve accesses start..end-1 from an empty cache and write served[begin:end].
 
-    ``by_block`` False: True where all ``moved`` blocks are there. True: how many of them are, leading ones first.
+    ``by_block`` False: True where all ``moved`` blocks are there. True: how many are, leading ones first.
     """
     n = len(held)
     tail, above = start, 0
@@ -31,7 +31,8 @@ def replay_range(previous, following, held, moved, capacity, by_block, start, be
             served[e] = found if by_block else found > 0
         above += (held[e] if e > tail else 0) - gone
         while tail <= e:
-            # A conversation leaves once what its next access wants does not fit; block by block, the last one must.
+            # A conversation leaves once what its next access wants does not fit; block by block, once
+            # none of its blocks does.
             back = following[tail]
             wants = moved[min(back, n - 1)] if e < back < n else 0
             if above + (1 if by_block else wants) <= capacity:
@@ -43,7 +44,7 @@ def replay_range(previous, following, held, moved, capacity, by_block, start, be
 
 @njit(cache=True, nogil=True)
 def _returned(back, now, moved):
-    """Blocks that a position gave up to its conversation's return at ``back``, as seen at ``now``; without a branch."""
+    """Blocks that a position gave up to its conversation's return at ``back`` < ``now``; no branch."""
     return moved[min(back, len(moved) - 1)] & -np.int64(back < now)
 
 

@@ -1,0 +1,87 @@
+"""Integers that grow with the capacity: tallied access by access, read off at any capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .accesses import Integers
+
+
+class Tally:
+    """Sums of integer weights at integer points: an array for points below ``near``, a list beyond.
+
+    Points from ``limit`` on are not asked for and left out.
+    """
+
+    def __init__(self, near: int, limit: int) -> None:
+        self.near, self.limit = min(near, limit), limit
+        self.sums = np.zeros(0, np.int64)
+        self.far: list[tuple[Integers, Integers]] = []
+
+    def add(self, points: Integers, weights: Integers) -> None:
+        if not len(points):
+            return
+        top = int(points.max()) + 1
+        if top > self.near:
+            inside = points < self.near
+            beyond = ~inside & (points < self.limit)
+            self.far.append((points[beyond], weights[beyond]))
+            points, weights = points[inside], weights[inside]
+            top = self.near
+        if top > len(self.sums):
+            grown = np.zeros(min(self.near, max(top, 2 * len(self.sums))), np.int64)
+            grown[: len(self.sums)] = self.sums
+            self.sums = grown
+        np.add.at(self.sums, points, weights)
+
+    def total(self) -> tuple[Integers, Integers]:
+        """The points with a sum other than 0, increasing, and their sums."""
+        near = np.flatnonzero(self.sums)
+        parts = [(near, self.sums[near]), *self.far]
+        points, weights = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        if not self.far:
+            return points, weights
+        distinct, place = np.unique(points, return_inverse=True)
+        sums = np.zeros(len(distinct), np.int64)
+        np.add.at(sums, place, weights)
+        return distinct[sums != 0], sums[sums != 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Count:
+    """A function of the capacity N: value[i] + slope[i] (N - at[i]) from N = at[i] up to the next one."""
+
+    at: Integers
+    value: Integers
+    slope: Integers
+
+    def __call__(self, capacity: ArrayLike) -> NDArray[np.int64]:
+        capacity = np.asarray(capacity, dtype=np.int64)
+        place = np.searchsorted(self.at, capacity, side="right") - 1
+        return self.value[place] + self.slope[place] * (capacity - self.at[place])
+
+
+@dataclass(eq=False)
+class Growth:
+    """What makes a `Count`: jumps at points, and changes of slope from points on."""
+
+    jumps: Tally
+    bends: Tally
+
+    def merge(self, other: Growth) -> None:
+        self.jumps.add(*other.jumps.total())
+        self.bends.add(*other.bends.total())
+
+    def count(self) -> Count:
+        (at_jumps, jumps), (at_bends, bends) = self.jumps.total(), self.bends.total()
+        at = np.unique(np.concatenate([np.zeros(1, np.int64), at_jumps, at_bends]))
+        jump, bend = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
+        jump[np.searchsorted(at, at_jumps)] = jumps
+        bend[np.searchsorted(at, at_bends)] = bends
+        slope = np.cumsum(bend)
+        value = np.cumsum(jump)
+        value[1:] += np.cumsum(slope[:-1] * np.diff(at))
+        return Count(at, value, slope)

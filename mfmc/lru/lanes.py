@@ -1,0 +1,97 @@
+"""One capacity in XLA: the two-pointer replay of `two_pointer`, one lane per chunk of time, all lanes in
+lockstep.
+
+Every step of a lane either moves its tail on or serves an access; masks instead of branches, so that
+thousands of lanes run as one vector program.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .accesses import Integers
+
+MAX_LANES = 8192
+MIN_CHUNK = 1024
+
+
+def replay_lanes(
+    previous: Integers, following: Integers, held: Integers, moved: Integers, capacity: int, by_block: bool
+) -> NDArray:
+    """What every access finds: blocks (``by_block``) or hit flags, as in `two_pointer.replay_range`."""
+    n = len(held)
+    fits = min(capacity, int(np.maximum(held - moved, 0).sum()) + int(held.max()))
+    kind = np.int64 if jax.config.jax_enable_x64 else np.int32
+    if fits + 2 * int(held.max()) > np.iinfo(kind).max or n >= 2**31:
+        raise InputError(
+            f"capacity {capacity} with contents of up to {held.max()} blocks does not fit "
+            f"{np.dtype(kind).name}: enable jax_enable_x64, or backend='numba'"
+        )
+    lanes = int(np.clip(n // MIN_CHUNK, 1, MAX_LANES))
+    edges = np.linspace(0, n, lanes + 1).astype(np.int32)
+    links = [array.astype(np.int32) for array in (previous, following)]
+    sizes = [array.astype(kind) for array in (held, moved)]
+    found = _lanes(*links, *sizes, kind(fits), edges[:-1], edges[1:], by_block)
+    return np.asarray(found, dtype=np.int64 if by_block else np.bool_)
+
+
+@partial(jax.jit, static_argnames="by_block")
+def _lanes(
+    previous: jax.Array,
+    following: jax.Array,
+    held: jax.Array,
+    moved: jax.Array,
+    capacity: jax.Array,
+    begin: jax.Array,
+    end: jax.Array,
+    by_block: bool,
+) -> jax.Array:
+    n = len(held)
+
+    def remains(position: jax.Array, now: jax.Array) -> jax.Array:
+        """Blocks still held at a position just before access ``now``."""
+        back = following[position]
+        return held[position] - jnp.where(back < now, moved[jnp.minimum(back, n - 1)], 0)
+
+    def look_back(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        position, total = state
+        unfilled = (position > 0) & (total <= capacity)
+        position = position - unfilled
+        return position, total + jnp.where(unfilled, remains(position, begin), 0)
+
+    def unfilled(state: tuple[jax.Array, jax.Array]) -> jax.Array:
+        position, total = state
+        return jnp.any((position > 0) & (total <= capacity))
+
+    # Start every lane where the blocks held from there to its chunk overflow the cache (or at the beginning).
+    start, _ = jax.lax.while_loop(unfilled, look_back, (begin, jnp.zeros_like(begin, held.dtype)))
+
+    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        access, tail, above, found = state
+        running = access < end
+        e = jnp.minimum(access, n - 1)
+        back = following[jnp.minimum(tail, n - 1)]
+        waits = (back >= access) & (back < n)
+        wants = 1 if by_block else jnp.where(waits, moved[jnp.minimum(back, n - 1)], 0)
+        full = running & (tail < access) & (above + wants > capacity)
+        serves = running & ~full
+        last, wanted = previous[e], moved[e]
+        at_tail = jnp.minimum(wanted, capacity - above) if by_block else wanted
+        here = jnp.where(last > tail, wanted, jnp.where(last == tail, at_tail, 0))
+        place = jnp.where(serves & (access >= begin), e, n)
+        found = found.at[place].set(here if by_block else here > 0, mode="drop", unique_indices=False)
+        entered = jnp.where(access > tail, held[e], 0) - jnp.where(last > tail, wanted, 0)
+        tail = tail + full
+        left = jnp.where(tail < access, remains(jnp.minimum(tail, n - 1), access), 0)
+        above = above + jnp.where(serves, entered, 0) - jnp.where(full, left, 0)
+        return access + serves, tail, above, found
+
+    found = jnp.zeros(n, held.dtype if by_block else jnp.bool_)
+    state = (start, start, jnp.zeros_like(begin, held.dtype), found)
+    return jax.lax.while_loop(lambda state: jnp.any(state[0] < end), step, state)[3]
