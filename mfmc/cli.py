@@ -80,13 +80,13 @@ def _launch(argv: list[str]) -> None:
 
     parser = get_args_parser()
     parser.error = _refuse_flag  # type: ignore[assignment,method-assign]
-    given = parser.parse_args(argv).overrides
+    given = parser.parse_intermixed_args(argv).overrides
     for override in given:
         check_form(override)
-    replaced = dict(zip(given, load_workload_files(given)))
+    flags = [word for word in argv if word not in given]
     store_schema()
     try:
-        with _command_line([replaced.get(word, word) for word in argv]):
+        with _command_line([*flags, *load_workload_files(given)]):  # Hydra wants its flags first
             hydra.main(version_base="1.3", config_path=str(conf_folder()), config_name=NAME)(job)()
     except (HydraException, OmegaConfBaseException) as error:
         raise InputError(explain(error, given)) from error
@@ -119,8 +119,7 @@ def _command_line(argv: list[str]) -> Iterator[None]:
 
 
 def job(cfg: DictConfig) -> int:
-    """One run, in whatever process a launcher chose. It never raises: a bad job does not take others
-    along."""
+    """One run, in whatever process a launcher chose. It returns a status: a bad one harms no other."""
     from hydra.core.hydra_config import HydraConfig
     from omegaconf import OmegaConf
 
@@ -193,8 +192,7 @@ def _run_study(
 
 
 class Multirun:
-    """Hydra's callback (named in conf/config.yaml): collects the statuses of a multirun's jobs from their
-    folders."""
+    """Hydra's callback (named in conf/config.yaml): collects the statuses of jobs from their folders."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("on_"):  # the events that nothing is done at
@@ -263,4 +261,5 @@ examples
 mfmc study=NAME --cfg job   prints every setting and its value
 mfmc --hydra-help           the flags of Hydra
 Results go to outputs/<study>/<time>/ below the current folder (output=FOLDER to change it).
-Exit status: 0 done, 1 a check failed, 2 input refused, 3 broke."""
+Exit status: 0 done, 1 a check failed, 2 input refused, 3 broke.
+    """

@@ -3,7 +3,8 @@
 Only this file and files called plotting_*.py import matplotlib. `mfmc/plotting_<study>.py` has
 `FIGURES = {"name": draw}`; `draw(figure, result)` fills an empty figure from a `Result`, fresh or read from a
 folder. Colours are Okabe and Ito's, which colour-blind readers tell apart; markers and dashes tell them apart
-in grey print. A title states the finding, axes state the quantity and its unit."""
+in grey print. A title states the finding, axes state the quantity and its unit.
+"""
 
 from __future__ import annotations
 
@@ -90,9 +91,9 @@ def reference(axes: Axes, x: Any, y: Any, name: str) -> None:
 
 
 def level(axes: Axes, y: float, name: str) -> None:
-    """A horizontal reference with its name at the right end."""
+    """A horizontal reference with its name at the left end."""
     axes.axhline(y, color="0.35", linestyle=":", linewidth=1.1)
-    axes.annotate(name, (1, y), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=8.5)
+    axes.annotate(name, (0.01, y), xycoords=("axes fraction", "data"), va="bottom", fontsize=8.5)
 
 
 def band(axes: Axes, x: Any, low: Any, high: Any, index: int, name: str | None = None) -> None:

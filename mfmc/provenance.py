@@ -17,8 +17,7 @@ PACKAGES = ("mfmc", "jax", "jaxlib", "numpy", "scipy", "numba", "hydra-core")
 def provenance(
     settings: Settings, config: dict[str, Any], overrides: list[str], seconds: float
 ) -> dict[str, Any]:
-    """Facts for result.json; `config` is the resolved configuration, `seconds` the time from configuration to
-    result."""
+    """Facts for result.json; `config` is the resolved configuration, `seconds` the time that the run took."""
     import jax
 
     device = jax.devices()[0]
@@ -48,8 +47,7 @@ def versions() -> dict[str, str]:
 
 
 def git_commit() -> str | None:
-    """The commit of the checkout that mfmc runs from, with "-dirty" after local changes; None after an
-    install."""
+    """The commit of the checkout that mfmc runs from, "-dirty" after changes; None after an install."""
     checkout = Path(__file__).resolve().parents[1]
     if not (checkout / ".git").exists():
         return None

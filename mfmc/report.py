@@ -13,7 +13,7 @@ LONGEST_TERMINAL_TABLE = 14
 
 def render(study: str, result: Result, provenance: dict[str, Any], figures: list[str]) -> str:
     """report.md: findings, checks, figures, tables, the study's own sections, provenance."""
-    parts = [f"# {_title(study)}", *(f"- {finding}" for finding in result.headline)]
+    parts = [f"# {_title(study)}", "", *(f"- {finding}" for finding in result.headline)]
     if result.checks:
         parts += ["", "## Checks", "", f"{tally(result)}", ""]
         parts += table(

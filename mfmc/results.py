@@ -1,10 +1,11 @@
-"""Results on disk: one folder a run, written under a temporary name and renamed, so that no half of it ever
-shows.
+"""Results on disk: one folder a run, written under a temporary name and renamed: no half of it ever shows.
 
-result.json    {"schema": 1, "study", "summary", "provenance"}; what is not finite is null
-table.csv, <name>.csv   the tables          arrays.npz   the arrays
-report.md      for people                   figures/     png and pdf
-.hydra/        the configuration            failure.json instead of all this, where a job of a multirun failed
+result.json             {"schema": 1, "study", "summary", "provenance"}; what is not finite is null
+table.csv, <name>.csv   the tables
+arrays.npz              the arrays
+report.md, figures/     for people; figures as png and pdf
+.hydra/                 the configuration
+failure.json            instead of all this: why a job of a multirun has no result
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Folder:
 
     A result that lies there when the run begins is replaced by the new one, in one rename. One that appears
     in the meantime belongs to another launch: it stays, and ours takes the next free name (`path` then
-    changes)."""
+    changes).
+    """
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = Path(path)
@@ -81,8 +83,7 @@ class Folder:
         return found
 
     def write(self, result: Result, study: str, provenance: dict[str, Any], extra: dict[str, str]) -> None:
-        """Publish a result; `extra` are further text files by name. Figures are drawn if `provenance`
-        asks."""
+        """Publish a result; `extra` are further text files by name. `config.plots` asks for figures."""
         from mfmc import plotting, report
 
         with_figures = bool(provenance["config"].get("plots"))
@@ -158,8 +159,7 @@ def summary_of(result: Result) -> dict[str, Any]:
 
 
 def statuses(sweep: Path) -> list[int]:
-    """Exit statuses of the jobs whose folders lie in `sweep`: 0 or 1 with a result, else that of the
-    failure."""
+    """Exit statuses of the jobs below `sweep`: 0 or 1 where there is a result, else the failure's."""
     found = []
     for folder in sorted(sweep.iterdir()):
         if (folder / RESULT).is_file():
@@ -198,7 +198,7 @@ def read_table(path: str | os.PathLike) -> list[dict[str, Any]]:
 def _parsed(cell: str) -> Any:
     if cell in ("", "true", "false"):
         return {"": None, "true": True, "false": False}[cell]
-    for kind in (int, float, json.loads):
+    for kind in (json.loads,) if cell[0] in "[{" else (int, float):
         try:
             return kind(cell)
         except ValueError:

@@ -36,8 +36,7 @@ def store_schema() -> None:
 
 
 def check_form(override: str) -> None:
-    """Refuse an argument that is no override at all, or chooses an option of a group by something else than a
-    name."""
+    """Refuse what is no override at all, or chooses from a group by something else than a name."""
     key, equals, value = override.lstrip("+~").partition("=")
     if not key or not (equals or override.startswith("~")):
         raise InputError(
@@ -58,8 +57,7 @@ def options(group: str) -> list[str]:
 
 
 def load_workload_files(overrides: Iterable[str]) -> list[str]:
-    """Make `workload=some/path.yaml` an option of the group; the returned overrides name it by its absolute
-    path."""
+    """Make `workload=some/path.yaml` an option of the group; overrides then name it by its absolute path."""
     return [_with_stored_files(text) if text.startswith("workload=") else text for text in overrides]
 
 
@@ -69,8 +67,7 @@ def _with_stored_files(override: str) -> str:
 
 
 def _stored(option: str) -> str:
-    """Put the file's content where Hydra looks for `workload/<absolute path>`; other options stay as they
-    are."""
+    """Put a file's content where Hydra looks for `workload/<absolute path>`; other options stay as is."""
     from hydra.core.config_store import ConfigStore
 
     if not option.endswith((".yaml", ".yml")):
@@ -97,8 +94,9 @@ def _read_yaml(path: str) -> dict[str, Any]:
         where = f", line {mark.line + 1}" if mark else ""
         raise InputError(f"workload={path}: not a YAML file{where} ({_first_line(error)})") from error
     if not isinstance(content, dict):
+        found = type(content).__name__
         raise InputError(
-            f"workload={path}: expected settings such as arrival_rate and turns, found a {_kind(content)}"
+            f"workload={path}: expected settings such as arrival_rate and turns, found a {found}"
         )
     if isinstance(content.get("workload"), dict):
         raise InputError(
@@ -117,6 +115,18 @@ def settings_from(values: dict[str, Any], overrides: Iterable[str]) -> Settings:
     settings = convert(getattr(module, "Config", Settings), values)
     settle_kinds(settings.workload, {override_key(text) for text in overrides})
     return settings
+
+
+def configured(overrides: Iterable[str] = ()) -> Settings:
+    """Typed settings as the command line would have them, for notebooks and tests."""
+    import hydra
+    from omegaconf import OmegaConf
+
+    overrides = list(overrides)
+    store_schema()
+    with hydra.initialize_config_dir(str(conf_folder()), version_base="1.3"):
+        cfg = hydra.compose(NAME, load_workload_files(overrides))
+    return settings_from(OmegaConf.to_container(cfg, resolve=True), overrides)  # type: ignore[arg-type]
 
 
 def override_key(override: str) -> str:
@@ -162,7 +172,3 @@ def _known_keys(overrides: list[str]) -> list[str]:
 
 def _first_line(error: object) -> str:
     return (str(error).strip().splitlines() or ["refused"])[0].rstrip(".")
-
-
-def _kind(content: object) -> str:
-    return {list: "list", str: "text", type(None): "blank file"}.get(type(content), type(content).__name__)

@@ -1,5 +1,4 @@
-"""From a composed configuration to typed settings, or one line that says what is wrong and what would be
-right."""
+"""From a composed configuration to typed settings, or one line: what is wrong and what would be right."""
 
 from __future__ import annotations
 

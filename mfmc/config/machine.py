@@ -1,7 +1,8 @@
 """The process that a run wants: precision, platform, devices, threads, compilation cache.
 
 The application alone sets these; the library never touches jax's configuration. Everything that can be undone
-is undone after a run, so that a job computes the same bits alone or after other jobs of the same process."""
+is undone after a run, so that a job computes the same bits alone or after other jobs of the same process.
+"""
 
 from __future__ import annotations
 
@@ -94,8 +95,7 @@ def _check_devices(runtime: RuntimeSection) -> None:
 
 
 def _cache_folder() -> str | None:
-    """Where compiled programs are kept between runs: $XDG_CACHE_HOME/mfmc/jax; None where it cannot be
-    written."""
+    """Where compiled programs are kept between runs; None where it cannot be written."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mfmc" / "jax"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -136,7 +136,8 @@ class ColumnsSection:
 @dataclass(kw_only=True)
 class WorkloadSection:
     """Arrivals, conversations and gaps. Conversations come from laws (`turns` with `blocks` or `tokens`) or
-    from a file of real ones (`path`)."""
+    from a file of real ones (`path`).
+    """
 
     name: str | None = None
     arrival_rate: Positive
@@ -178,7 +179,8 @@ def settle_kinds(workload: WorkloadSection, overridden: set[str]) -> None:
 
     `mfmc workload.gaps.kind=uniform workload.gaps.low=0 workload.gaps.high=270` then works although the file
     says `mean: 135`, and `workload.gaps.kind=gamma workload.gaps.shape=2` keeps that mean. A parameter that
-    the user named is kept, and refused by `build_law` if the kind has no such thing."""
+    the user named is kept, and refused by `build_law` if the kind has no such thing.
+    """
     for key, section in workload.laws().items():
         path = f"workload.{key}"
         if f"{path}.kind" not in overridden or section.kind is None:
@@ -221,8 +223,7 @@ def build_law(section: Any, key: str) -> Any:
 
 
 def _at(key: str, known: dict[str, inspect.Parameter], message: str) -> str:
-    """A law's own message, `turns.mean=1: ...` or `GammaGaps: shape=-1 ...`, with the key of the
-    configuration."""
+    """A law's own message, `turns.mean=1: ...` or `GammaGaps: shape=-1 ...`, with the setting's full key."""
     rest = re.sub(r"^\w+(\.|: )", "", message)
     name = rest.partition("=")[0]
     keys = {parameter.name: key for key, parameter in known.items()}

@@ -30,7 +30,8 @@ class Context:
     """Services for one run of a study.
 
     progress(description, total): a context manager whose value `advance(step=1)` moves a bar; silent where
-    nobody watches. notes: lines for the section "Input" of the report."""
+    nobody watches. notes: lines for the section "Input" of the report.
+    """
 
     settings: Settings
     progress: ProgressBars = _silent
@@ -61,7 +62,8 @@ class Context:
 
     def key(self, *names: Any) -> jax.Array:
         """The PRNG key of a named part of the study: a function of `runtime.seed` and the names only, so that
-        parts do not change each other's draws."""
+        parts do not change each other's draws.
+        """
         import jax
 
         key = jax.random.key(self.settings.runtime.seed)

@@ -1,5 +1,4 @@
-"""`study=mean_field`: characteristic time and limit hit ratio of every accounting, without simulation (21),
-(25)."""
+"""`study=mean_field`: characteristic time (21) and limit hit ratio (25) per accounting, no simulation."""
 
 from __future__ import annotations
 
@@ -11,9 +10,10 @@ from mfmc.studies.result import Result, check
 
 
 def run(config: Settings, context: Context) -> Result:
-    """Rows {capacity, accounting, characteristic_time, hit_ratio}: a memory of `capacity` blocks under the
-    workload's arrival rate as it is. The report sets them against the reuse ceiling, which no memory
-    passes."""
+    """Rows {capacity, accounting, characteristic_time, hit_ratio} at the workload's arrival rate as it is.
+
+    The workload's own capacity joins `capacities`; the reuse ceiling, which no memory passes, stands beside.
+    """
     from mfmc.theory.mean_field import characteristic_time, hit_ratio
 
     workload, rows, summary = context.workload, [], {}
@@ -32,7 +32,7 @@ def run(config: Settings, context: Context) -> Result:
                 "characteristic_time": float(characteristic_time(workload, capacity, accounting)),
                 "hit_ratio": float(hit_ratio(workload, capacity, accounting)),
             }
-            for capacity in config.capacities
+            for capacity in sorted({*config.capacities, config.workload.capacity})
         ]
     checks = [
         check(

@@ -26,10 +26,12 @@ def check(name: str, passed: Any, detail: str = "") -> Check:
 class Result:
     """Everything that is written about a run; `mfmc.results` writes it, `mfmc.results.read` reads it back.
 
-    summary: plain numbers, lists and dicts under stable names (result.json); `checks` is added to it when
-    written. headline: findings in one sentence each, the most important first (top of the report, terminal).
-    tables: name -> rows, each a dict of scalars; the one called "table" is the main one. arrays: name ->
-    array (arrays.npz). sections: title -> markdown text of the report."""
+    summary   plain numbers, lists and dicts under stable names; `checks` is added to it when written
+    headline  findings in one sentence each, the most important first (top of the report, terminal)
+    tables    name -> rows, each a dict of scalars; the one called "table" is the main one
+    arrays    name -> array
+    sections  title -> markdown text of the report
+    """
 
     summary: dict[str, Any]
     headline: list[str] = field(default_factory=list)

@@ -1,7 +1,8 @@
 """Conversation sizes from a CSV (plain or gzip): one row per turn, in tokens, no times.
 
 The simplest real input: columns of conversation, turn, prompt tokens and response tokens, read with the
-standard library alone. Rows that cannot be used are counted by reason, never dropped in silence."""
+standard library alone. Rows that cannot be used are counted by reason, never dropped in silence.
+"""
 
 from __future__ import annotations
 
@@ -106,13 +107,21 @@ def _count(text: str) -> int:
     return int(number)
 
 
+def _without(table: np.ndarray, bad: np.ndarray, reason: str, rejected: Counter[str]) -> np.ndarray:
+    """The rows that are not bad; the others are counted."""
+    if bad.any():
+        rejected[reason] += int(bad.sum())
+    return table[~bad]
+
+
 def read_turns(path: str | Path, columns: ColumnNames, minimum_turns: int = 2) -> TurnTable:
     """Read a turns CSV.
 
-    A conversation's turns are put in the order of its turn column; rows without a conversation, with a number
-    that is no whole number >= 0, with a turn that the conversation already has, or with no tokens at all are
-    rejected, and so are the turns of conversations that keep fewer than `minimum_turns`. Raises InputError if
-    nothing remains."""
+    A conversation's turns are put in the order of its turn column. Rejected are rows without a conversation,
+    with a number that is no whole number >= 0, with a turn that the conversation already has, or without a
+    token; then the turns of conversations that begin with an empty prompt or keep fewer than `minimum_turns`
+    turns. Raises InputError if nothing remains.
+    """
     path = Path(path)
     try:
         lines = csv.reader(io.StringIO(_text(path), newline=""), strict=True)
@@ -153,11 +162,11 @@ def read_turns(path: str | Path, columns: ColumnNames, minimum_turns: int = 2) -
 
     table = np.array(kept, dtype=np.int64).reshape(-1, 4)
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
-    turns_of = np.bincount(table[:, 0], minlength=len(label_of))
-    long_enough = turns_of[table[:, 0]] >= minimum_turns
-    if not long_enough.all():
-        rejected[f"in conversations of fewer than {minimum_turns} turns"] += int((~long_enough).sum())
-    table = table[long_enough]
+    first = np.unique(table[:, 0], return_index=True)[1]
+    empty = np.isin(table[:, 0], table[first[table[first, 2] == 0], 0])
+    table = _without(table, empty, "in conversations that begin with an empty prompt", rejected)
+    short = np.bincount(table[:, 0], minlength=len(label_of))[table[:, 0]] < minimum_turns
+    table = _without(table, short, f"in conversations of fewer than {minimum_turns} turns", rejected)
     if not len(table):
         raise InputError(
             f"{path}: none of {len(rows)} rows can be used"
