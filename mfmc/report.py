@@ -8,7 +8,7 @@ from typing import Any
 from mfmc.studies.result import Result
 
 LONGEST_TABLE = 60
-LONGEST_TERMINAL_TABLE = 14
+LONGEST_TERMINAL_TABLE = 24
 
 
 def render(study: str, result: Result, provenance: dict[str, Any], figures: list[str]) -> str:

@@ -161,7 +161,7 @@ def summary_of(result: Result) -> dict[str, Any]:
 def statuses(sweep: Path) -> list[int]:
     """Exit statuses of the jobs below `sweep`: 0 or 1 where there is a result, else the failure's."""
     found = []
-    for folder in sorted(sweep.iterdir()):
+    for folder in sorted(sweep.glob("[!.]*")):  # a name with a dot is a write that never ended
         if (folder / RESULT).is_file():
             checks = read_document(folder)["summary"].get("checks", [])
             found.append(int(not all(check["passed"] for check in checks)))

@@ -394,6 +394,17 @@ def test_every_runtime_is_complete(name):
     assert isinstance(settings.runtime, RuntimeSection) and settings.runtime.replications >= 1
 
 
+def test_conf_is_found_inside_an_installed_package(tmp_path, monkeypatch):
+    """A wheel carries conf/ as mfmc/conf (hatch's force-include)."""
+    installed = tmp_path / "site-packages/mfmc"
+    (installed / "conf").mkdir(parents=True)
+    monkeypatch.setattr(compose, "__file__", str(installed / "config/compose.py"))
+    with pytest.raises(ValueError, match="installed without its conf/ folder"):
+        compose.conf_folder()
+    (installed / "conf/config.yaml").touch()
+    assert compose.conf_folder() == installed / "conf"
+
+
 def test_unknown_studies_are_listed():
     with pytest.raises(ValueError, match=r"known are .*mean_field"):
         studies.load("nonsense")

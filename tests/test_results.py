@@ -136,6 +136,8 @@ def test_statuses_of_a_sweep(tmp_path):
     write(Folder(tmp_path / "1"), failing)
     Folder(tmp_path / "2").write_failure("no such thing", 2, {})
     (tmp_path / "multirun.yaml").write_text("")
+    (tmp_path / ".3.77.ab").mkdir()  # what a killed write leaves
+    (tmp_path / ".3.77.ab/result.json").write_text('{"schema": 1, "summary": {}}')
     assert results.statuses(tmp_path) == [0, 1, 2]
     assert json.loads((tmp_path / "2/failure.json").read_text())["error"] == "no such thing"
     write(Folder(tmp_path / "2"))  # a job that failed may be run again in its place
