@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mfmc.eviction.tradeoff import EvictionTradeoff, duration
-from mfmc.plotting import COLORS, label, look, save
+from mfmc.plotting import COLORS, DASHES, band, label, look, save
 from mfmc.results import write_table
 from mfmc.studies.result import Result
 
@@ -54,7 +54,7 @@ def by_timeout(figure: Figure, result: Result) -> None:
     hits, storage, prefill = figure.subplots(3, 1, sharex=True)
     overview = {row["scope"]: row for row in result.tables["table"]}
     for i, (scope, column) in enumerate(_scopes(result).items()):
-        style = _look(scope, i)
+        style = _look(i)
         optimum = overview[scope]["optimal_hit_rate"], overview[scope]["unlimited_storage_ratio"], 1.0
         for axes, name, best in zip(
             (hits, storage, prefill), ("hit_rate", "storage_ratio", "prefill_amplification"), optimum
@@ -81,7 +81,7 @@ def pareto(figure: Figure, result: Result) -> None:
     figure.set_size_inches(6.4, 4.6)
     axes = figure.subplots()
     for i, (scope, column) in enumerate(_scopes(result).items()):
-        axes.plot(column["storage_ratio"], column["hit_rate"], label=scope, **_look(scope, i))
+        axes.plot(column["storage_ratio"], column["hit_rate"], label=scope, **_look(i))
         if i == 0:
             _landmarks(axes, column)
             axes.axhline(result.summary["optimal_hit_rate"], color=COLORS[0], linestyle=":", linewidth=1)
@@ -116,27 +116,15 @@ def memory(figure: Figure, result: Result) -> None:
     need.secondary_yaxis("right", functions=(lambda y: y / gib / 1e6, lambda x: x * gib * 1e6)).set_ylabel(
         "million tokens"
     )
-    fine = next(iter(_scopes(result).values()))
-    inside = fine["timeout_s"] >= timeout[0]
-    hits.plot(
-        fine["timeout_s"][inside], fine["hit_rate"][inside], label="idle time-out", **look(0, marker=False)
-    )
-    hits.errorbar(
-        timeout,
-        column["lru_hit_rate"],
-        yerr=2 * column["lru_standard_error"],
-        label="LRU of that memory (replay)",
-        **{**look(1), "markersize": 3},
-    )
+    error = 2 * column["lru_standard_error"]
+    hits.plot(timeout, column["hit_rate"], label="idle time-out", **look(0, marker=False))
+    hits.plot(timeout, column["lru_hit_rate"], label="LRU of that memory", **look(1, marker=False))
     _percent(hits)
     hits.legend(loc="lower right")
     difference.axhline(0, color="0.35", linewidth=0.8)
-    difference.errorbar(
-        timeout,
-        100 * column["difference"],
-        yerr=200 * column["lru_standard_error"],
-        **{**look(1), "markersize": 3},
-    )
+    difference.plot(timeout, 100 * column["difference"], **look(1, marker=False))
+    low, high = (100 * (column["difference"] + side * error) for side in (-1, 1))
+    band(difference, timeout, low, high, 1)
     _time_axis(difference, summary)
     same = summary["lru_within_one_point_from_s"]
     finding = "LRU in the memory that a time-out needs on average\n" + (
@@ -148,7 +136,7 @@ def memory(figure: Figure, result: Result) -> None:
     hits.set_ylabel("hit rate (prompt tokens)")
     difference.set_ylabel("LRU minus time-out (points)")
     difference.set_xlabel(
-        f"idle time-out, at {summary['session_rate_per_s']:g} sessions/s; bars: 2 standard errors"
+        f"idle time-out, at {summary['session_rate_per_s']:g} sessions/s; band: 2 standard errors"
     )
 
 
@@ -197,8 +185,10 @@ def _scopes(result: Result) -> dict[str, dict[str, np.ndarray]]:
     return {scope: _columns(members) for scope, members in rows.items()}
 
 
-def _look(scope: str, index: int) -> dict[str, Any]:
-    return {**look(index, marker=False), "linewidth": 2.2 if index == 0 else 1.4}
+def _look(index: int) -> dict[str, Any]:
+    dashes = [dash for dash in DASHES if dash != ":"]  # dotted lines are the optima
+    style = {**look(index, marker=False), "linestyle": dashes[index % len(dashes)]}
+    return {**style, "linewidth": 2.2 if index == 0 else 1.4}
 
 
 def _hits_finding(summary: dict[str, Any]) -> str:

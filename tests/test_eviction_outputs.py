@@ -104,8 +104,9 @@ def test_import_is_light() -> None:
 def test_coding_agent_trace(shared: Path) -> None:
     """LRU in the memory of a long time-out hits as the time-out does."""
     steps = steps_from_file(shared / "traces" / "agentic_steps.csv.gz")
-    outcome = run_eviction_tradeoff(steps, memory_timeouts=np.array([60.0, 1800.0]), replications=2)
-    short, long = outcome.tables["eviction_tradeoff_by_memory"]
+    outcome = run_eviction_tradeoff(steps, replications=2)
+    rows = {row["timeout_s"]: row for row in outcome.tables["eviction_tradeoff_by_memory"]}
+    short, long = rows[60.0], rows[1800.0]
     assert -0.06 < short["difference"] < -0.01
     assert abs(long["difference"]) < 0.002
     assert outcome.summary["effective_eviction_time_s"] == 2072.0

@@ -1,8 +1,8 @@
 """Idle time-outs: what evicting a session's cache after an idle time costs, in hits, prefill and memory.
 
-    steps = steps_from_file("agentic_steps.csv.gz")      # or steps_from_arrays, steps_from_duckdb, ...
-    everything, *parts = sweep(steps)                     # hit rate, prefill and storage for every time-out
-    summary, tables = run_eviction_tradeoff(steps)        # all of it, with memory, LRU and the cascade
+steps = steps_from_file("agentic_steps.csv.gz")      # or steps_from_arrays, steps_from_duckdb, ...
+everything, *parts = sweep(steps)                     # hit rate, prefill and storage for every time-out
+summary, tables = run_eviction_tradeoff(steps)        # all of it, with memory, LRU and the cascade
 """
 
 from .cascade import Cascade, cascade

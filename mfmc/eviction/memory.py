@@ -45,8 +45,8 @@ def timeout_memory(steps: Steps, timeouts: np.ndarray, session_rate: float) -> T
     """Mean occupancy, in tokens, when sessions like those of the table start at `session_rate` per second.
 
     Little's law over the table: each step leaves its prompt and output behind; what the next step reuses
-    stays for min(gap, tau), the rest (orphans, and everything of a last step) for tau. An unknown gap or span
-    counts as 0.
+    stays for min(gap, tau), the rest (orphans, and everything of a last step) for tau. An unknown span counts
+    as 0.
     """
     if not (0 < session_rate < np.inf):
         raise InputError(f"session_rate is {session_rate}: expected sessions per second, above 0")
@@ -69,6 +69,6 @@ def timeout_memory(steps: Steps, timeouts: np.ndarray, session_rate: float) -> T
 
 
 def reused(steps: Steps) -> np.ndarray:
-    """int64 [n]: tokens of the predecessor's context that the step can reuse; 0 for a first step."""
+    """int64 [n]: tokens of the predecessor's context that a covered step can reuse; 0 for the others."""
     before = np.concatenate([[0], steps.held[:-1]])
-    return np.where(steps.first, 0, np.minimum(steps.cacheable, before))
+    return np.where(steps.covered, np.minimum(steps.cacheable, before), 0)

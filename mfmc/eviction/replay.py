@@ -11,14 +11,14 @@ access is an instant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import InputError
 from ..lru.accesses import AccessStream, accesses_from_arrays
-from ..lru.replay import replay_lru
+from ..lru.curve import hit_ratio_curve
 from .memory import reused
 from .steps import Steps
 
@@ -61,17 +61,15 @@ def lru_hit_rates(
     copies = int(np.ceil(longest * session_rate / steps.sessions))
     copies = max(1, min(copies, LAP_ACCESSES // len(steps)))
     period = steps.sessions * copies / session_rate
+    looked_up = copies * steps.total[steps.covered].sum()
     rates = np.empty((replications, len(capacities)))
     for replication in range(replications):
         starts = np.random.default_rng([seed, replication]).uniform(0.0, period, (copies, steps.sessions))
         lap = _one_lap(steps, starts, period)
-        stream, step = _stationary_stream(steps, lap, period, warm_up, int(capacities.max()))
-        counted = np.flatnonzero(stream.time >= 0)
-        counted = counted[steps.covered[step[counted]]]
-        looked_up = steps.total[step[counted]].sum()
-        for column, capacity in enumerate(capacities.tolist()):
-            served = replay_lru(stream, capacity, accounting="token").served
-            rates[replication, column] = served[counted].sum() / looked_up
+        stream, _ = _stationary_stream(steps, lap, period, warm_up, int(capacities.max()))
+        # One token a block, and only covered steps reuse anything: the curve counts just the tokens wanted.
+        curve = hit_ratio_curve(stream, "token", max_capacity=int(capacities.max()))
+        rates[replication] = curve.served(capacities) / looked_up
     return LruReplay(
         capacities=capacities,
         hit_rate=rates.mean(axis=0),
@@ -124,8 +122,9 @@ def _stationary_stream(
         stream, step = _unroll(steps, lap, period, warm_up)
         sizes = stream.sizes("token")
         allocated = np.where(stream.previous < 0, sizes.held, sizes.held - sizes.moved)
-        if allocated[stream.time < 0].sum() >= capacity:
-            return stream, step
+        begin = int(np.searchsorted(stream.time, 0.0))
+        if allocated[:begin].sum() >= capacity:
+            return replace(stream, counted=slice(begin, None)), step
         warm_up = 2 * warm_up + period
 
 

@@ -26,27 +26,23 @@ def run_eviction_tradeoff(
     steps: Steps,
     *,
     timeouts: np.ndarray | None = None,
-    memory_timeouts: np.ndarray | None = None,
     session_rate: float = 0.01,
     model: str = "qwen3-8b",
     replications: int = 4,
     seed: int = 0,
 ) -> EvictionTradeoff:
-    """Sweep `timeouts` (s, default `timeout_grid()`) in every scope; tie `memory_timeouts` to memory and LRU.
+    """Sweep `timeouts` (s, default `timeout_grid()`) in every scope; tie each to its memory, and that to LRU.
 
-    `memory_timeouts`: s, default 12 to a factor of ten, and the landmarks. `session_rate`: sessions per
-    second. `model`: names the bytes per token (`KV_BYTES_PER_TOKEN`). `replications`, `seed`: of the drawn
-    session starts.
+    `session_rate`: sessions per second. `model`: names the bytes per token (`KV_BYTES_PER_TOKEN`).
+    `replications`, `seed`: of the drawn session starts.
     """
     if model not in KV_BYTES_PER_TOKEN:
         raise InputError(f"model {model!r} is unknown: choose one of {', '.join(KV_BYTES_PER_TOKEN)}")
     timeouts = timeout_grid() if timeouts is None else np.unique(np.asarray(timeouts, float))
-    if memory_timeouts is None:
-        memory_timeouts = timeout_grid(timeouts[0], timeouts[-1], per_decade=12)
     tradeoffs = sweep(steps, timeouts)
-    memory_rows, memory_summary = _memory(steps, memory_timeouts, session_rate, model, replications, seed)
-    cascade_rows, cascade_summary = _cascade(steps, timeouts)
     everything = tradeoffs[0]
+    memory_rows, memory_summary = _memory(steps, everything, session_rate, model, replications, seed)
+    cascade_rows, cascade_summary = _cascade(steps, timeouts)
     landmarks = [mark for mark in LANDMARKS if mark in timeouts]
     summary: dict[str, Any] = {
         "sessions": steps.sessions,
@@ -117,9 +113,9 @@ def _rows(each: Tradeoff) -> list[dict[str, Any]]:
 
 
 def _memory(
-    steps: Steps, timeouts: np.ndarray, session_rate: float, model: str, replications: int, seed: int
+    steps: Steps, everything: Tradeoff, session_rate: float, model: str, replications: int, seed: int
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    binary = sweep(steps, timeouts)[0].hit_rate
+    timeouts, binary = everything.timeouts, everything.hit_rate
     memory = timeout_memory(steps, timeouts, session_rate)
     replay = lru_hit_rates(
         steps, memory.idle, session_rate, warm_up=2 * timeouts[-1], replications=replications, seed=seed
@@ -149,6 +145,12 @@ def _memory(
         "lru_largest_difference": float(difference[worst]),
         "lru_largest_difference_timeout_s": float(timeouts[worst]),
         "lru_within_one_point_from_s": float(always[0]) if always.size else None,
+        **{
+            f"{name}_{row['timeout_s']:.0f}s": row[name]
+            for row in rows
+            if row["timeout_s"] in LANDMARKS
+            for name in ("memory_tokens", "memory_gib", "lru_hit_rate")
+        },
         "lru_largest_standard_error": float(replay.standard_error.max()),
         "lru_steps_counted": replay.steps,
         "lru_period_s": replay.period,
