@@ -15,6 +15,7 @@ import pytest
 from mfmc import studies
 from mfmc.cli import main
 from mfmc.config import compose
+from mfmc.config import workload as workload_config
 from mfmc.config.convert import keys_of
 from mfmc.config.schema import RuntimeSection, Settings
 from mfmc.config.workload import WorkloadSection
@@ -341,6 +342,13 @@ def test_another_kind_keeps_what_it_shares_and_forgets_the_rest(mfmc):
     uniform = ["workload.gaps.kind=uniform", "workload.gaps.low=0", "workload.gaps.high=9"]
     assert gaps(*uniform) == {"kind": "uniform", "low": 0.0, "high": 9.0}
     refused(mfmc("study=mean_field", *uniform, "workload.gaps.mean=3"), "kind uniform has no mean")
+
+
+@pytest.mark.parametrize("section", workload_config._HOME, ids=lambda section: section.__name__)
+def test_every_kind_is_a_law_whose_parameters_are_keys(section):
+    for kind in workload_config._HOME[section][1]:
+        law = workload_config._class_of(section(kind=kind))
+        assert set(workload_config._parameters(law)) <= {entry.name for entry in fields(section)}, kind
 
 
 # --- multirun, folders --------------------------------------------------------------------------------------
