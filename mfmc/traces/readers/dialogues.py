@@ -1,0 +1,128 @@
+"""Conversations given as lists of messages: prompts are gathered until the assistant answers, that is one
+turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from mfmc.traces.json_text import elements
+from mfmc.traces.lengths import token_counter
+from mfmc.traces.readers.columns import draft_of_rows
+from mfmc.traces.readers.format import Options
+from mfmc.traces.rejections import Rejections
+from mfmc.traces.source import Source
+from mfmc.traces.staging import MAXIMUM_TOKENS, Draft
+
+ASSISTANT = {"gpt", "assistant", "chatgpt", "bing", "bard", "model"}
+TOOLS = {"tool", "function", "observation"}
+_PART = re.compile(r"^(.+)_(\d+)$")
+
+
+def read_dialogues(
+    source: Source, options: Options, format: str, messages: str, role: str, text: str
+) -> Draft:
+    """Draft of a JSON array (or lines) of `{id, <messages>: [{<role>, <text>}]}`. A row is a message."""
+    rejections = Rejections()
+    count, how = token_counter(options.tokenizer, options.characters_per_token)
+    reader = _Dialogues(rejections, count, role, text)
+    for item in elements(source, rejections):
+        reader.add(item, messages)
+    draft = reader.draft(format)
+    draft.evidence += [
+        how,
+        "rows are messages; a turn is what was said up to and with an answer; there are no times",
+    ]
+    return draft
+
+
+class _Dialogues:
+    def __init__(self, rejections: Rejections, count: Callable[[str], int], role: str, text: str) -> None:
+        self.rejections, self.count, self.role, self.text = rejections, count, role, text
+        self.conversations: dict[Any, list[tuple[int, list[tuple[int, int, int, int]]]]] = {}
+        self.treatments = {
+            "split conversations (ids X_0, X_1, ..): joined": 0,
+            "conversations without a message": 0,
+            "last prompts without an answer: response of 0 tokens": 0,
+        }
+
+    def add(self, item: Any, messages: str) -> None:
+        dialogue = item.get(messages) if isinstance(item, dict) else None
+        if not isinstance(dialogue, list):
+            self._reject(f"no list of {messages}")
+            return
+        if not dialogue:
+            self.treatments["conversations without a message"] += 1
+            return
+        name = item.get("id")
+        key, part = (("unnamed", len(self.conversations)), 0) if name in (None, "") else _split(str(name))
+        turns = self._turns(dialogue)
+        if turns:
+            self.conversations.setdefault(key, []).append((part, turns))
+
+    def _turns(self, dialogue: list) -> list[tuple[int, int, int, int]]:
+        """(row of the first message, prompt tokens, response tokens, kind) of every turn."""
+        turns, prompt, begin, kind = [], 0, None, 1
+        for message in dialogue:
+            who = message.get(self.role) if isinstance(message, dict) else None
+            words = message.get(self.text) if isinstance(message, dict) else None
+            words = _joined(words)
+            if not isinstance(who, str) or words is None:
+                self._reject(f"message without {self.role} or {self.text}")
+                continue
+            tokens = self.count(words)
+            if not 0 <= tokens <= MAXIMUM_TOKENS:
+                self._reject(f"message of {tokens:,} tokens")
+                continue
+            self.rejections.rows_read += 1
+            begin = self.rejections.rows_read if begin is None else begin
+            if who.lower() in ASSISTANT:
+                turns.append((begin, prompt, tokens, kind))
+                prompt, begin, kind = 0, None, 1
+            else:
+                prompt += tokens
+                kind = 2 if who.lower() in TOOLS else 1
+        if begin is not None:
+            self.treatments["last prompts without an answer: response of 0 tokens"] += 1
+            turns.append((begin, prompt, 0, kind))
+        return turns
+
+    def draft(self, format: str) -> Draft:
+        rows: dict[str, list] = {
+            name: []
+            for name in ("conversation", "turn", "source_row", "new_prompt_tokens", "response_tokens", "kind")
+        }
+        for number, parts in enumerate(self.conversations.values()):
+            self.treatments["split conversations (ids X_0, X_1, ..): joined"] += len(parts) > 1
+            turn = 0
+            for _, turns in sorted(parts, key=lambda part: part[0]):
+                for row in turns:
+                    turn += 1
+                    for column, value in zip(rows.values(), (number, turn, *row)):
+                        column.append(value)
+        draft = draft_of_rows(format, self.rejections, rows)
+        draft.treatments |= self.treatments
+        return draft
+
+    def _reject(self, reason: str) -> None:
+        self.rejections.rows_read += 1
+        self.rejections.add(reason, self.rejections.rows_read)
+
+
+def _joined(words: Any) -> str | None:
+    """A message's text; chat formats may give it as a list of parts."""
+    if isinstance(words, list):
+        words = "".join(part.get("text", "") for part in words if isinstance(part, dict) and _is_text(part))
+    return words if isinstance(words, str) else None
+
+
+def _is_text(part: dict) -> bool:
+    return isinstance(part.get("text"), str)
+
+
+def _split(name: str) -> tuple[Any, int]:
+    """("X", 1) of "X_1": ShareGPT cuts long conversations into parts."""
+    match = _PART.match(name)
+    return (match.group(1), int(match.group(2))) if match else (name, 0)

@@ -1,0 +1,330 @@
+"""The canonical turn table: one row per turn, conversation by conversation, whatever file it came from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from mfmc.errors import InputError
+from mfmc.traces.rejections import Rejections
+
+if TYPE_CHECKING:
+    from mfmc.lru.accesses import AccessStream
+
+#: What a turn's prompt did with the content of the turn before (column `context`).
+CONTEXTS = ("first", "appended", "shortened", "rewritten", "shrunk", "branch")
+FIRST, APPENDED, SHORTENED, REWRITTEN, SHRUNK, BRANCH = range(6)
+COLUMNS = (
+    "conversation",
+    "turn",
+    "submitted_at",
+    "history_tokens",
+    "new_prompt_tokens",
+    "response_tokens",
+    "kind",
+    "context",
+    "source_row",
+)
+_METADATA = b"mfmc.trace"
+_SETTINGS = (
+    "format",
+    "clock",
+    "origin",
+    "hash_block_tokens",
+    "hash_scope",
+    "evidence",
+    "treatments",
+    "sensitivity",
+)
+
+
+class ConversationTable(NamedTuple):
+    """Turns of conversations that only ever append: `RecordedConversations.from_tokens(*table)` resamples
+    them.
+
+    conversation int64 [n], 0, 1, .., rows in turn order; prompt_tokens, response_tokens int64 [n]: T_j =
+    T_{j-1} + response_{j-1} + prompt_j is the length of the turn-j prompt; block_tokens: tokens of a block.
+    """
+
+    conversation: np.ndarray
+    prompt_tokens: np.ndarray
+    response_tokens: np.ndarray
+    block_tokens: int
+
+
+class Gaps(NamedTuple):
+    """Inter-prompt times: from one turn's submission to the next one's, in seconds.
+
+    seconds float64 [n]; censored bool [n]: the turn was its conversation's last in the file, and `seconds` is
+    the time that the file went on after it (shared clocks only); conversation int64 [n]; turn int32 [n]: the
+    gap follows this turn; appended bool [n]: the next prompt kept what this one held (False where censored).
+    """
+
+    seconds: np.ndarray
+    censored: np.ndarray
+    conversation: np.ndarray
+    turn: np.ndarray
+    appended: np.ndarray
+
+    @property
+    def observed(self) -> np.ndarray:
+        """Gaps that ended inside the file, float64."""
+        return self.seconds[~self.censored]
+
+
+@dataclass(eq=False)
+class Trace:
+    """Turns as a pyarrow table of `COLUMNS` (and perhaps block_hashes), sorted by conversation and turn.
+
+    Units: seconds since the file's first second (`origin`: the Unix time of that moment, None where times are
+    no dates), tokens, conversations 0, 1, .., turns 1, 2, .., source rows counted from 1 without header and
+    blank lines. `clock` is "shared" (one time line), "per conversation" (each starts at its own 0) or "none"
+    (NaN times). The whole prompt of a turn has history_tokens + new_prompt_tokens; the history is what the
+    conversation held before.
+    """
+
+    table: Any
+    format: str
+    clock: str = "shared"
+    origin: float | None = None
+    hash_block_tokens: int | None = None
+    hash_scope: str = "global"
+    rejections: Rejections = field(default_factory=Rejections)
+    evidence: list[str] = field(default_factory=list)
+    treatments: dict[str, int] = field(default_factory=dict)
+    sensitivity: list[dict[str, int]] = field(default_factory=list)
+
+    @classmethod
+    def from_columns(cls, columns: dict[str, np.ndarray], block_hashes: Any = None, **settings: Any) -> Trace:
+        import pyarrow as pa
+
+        arrays = {name: columns[name] for name in COLUMNS}
+        if block_hashes is not None:
+            arrays["block_hashes"] = block_hashes
+        return cls(pa.table(arrays), **settings)
+
+    def __len__(self) -> int:
+        """Turns."""
+        return self.table.num_rows
+
+    def column(self, name: str) -> np.ndarray:
+        """A column as a numpy array (no copy)."""
+        return self.table[name].chunk(0).to_numpy() if len(self) else self.table[name].to_numpy()
+
+    conversation = cached_property(lambda self: self.column("conversation"))
+    turn = cached_property(lambda self: self.column("turn"))
+    submitted_at = cached_property(lambda self: self.column("submitted_at"))
+    history_tokens = cached_property(lambda self: self.column("history_tokens"))
+    new_prompt_tokens = cached_property(lambda self: self.column("new_prompt_tokens"))
+    response_tokens = cached_property(lambda self: self.column("response_tokens"))
+    kind = cached_property(lambda self: self.column("kind"))
+    context = cached_property(lambda self: self.column("context"))
+    source_row = cached_property(lambda self: self.column("source_row"))
+
+    @cached_property
+    def input_tokens(self) -> np.ndarray:
+        """T: all tokens of each turn's prompt."""
+        return self.history_tokens + self.new_prompt_tokens
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Index of each conversation's first turn."""
+        return np.flatnonzero(self.turn == 1)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """M: turns of each conversation."""
+        return np.diff(np.append(self.starts, len(self)))
+
+    @cached_property
+    def window(self) -> tuple[float, float]:
+        """First and last submission (seconds); only a shared clock has one."""
+        if self.clock != "shared":
+            raise InputError(
+                f"{self.format} has no common clock ({_CLOCK_REASONS[self.clock]}): no arrival process can"
+                " be read from"
+                " it; give the arrival rate"
+            )
+        return float(np.nanmin(self.submitted_at)), float(np.nanmax(self.submitted_at))
+
+    # What the models use
+    # -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def segments(self) -> np.ndarray:
+        """Conversation numbers as a prefix cache sees them: a prompt that shrank, was rewritten or branches
+        begins one.
+
+        int64 [n], not decreasing.
+        """
+        return np.cumsum((self.context == FIRST) | (self.context >= REWRITTEN)) - 1
+
+    def conversations(self, block_tokens: int, minimum_turns: int = 1) -> ConversationTable:
+        """Turns for resampling whole conversations: every prompt extends the one before.
+
+        Of a response that the next prompt keeps only in part, that part counts. Conversations of fewer than
+        `minimum_turns` turns are left out, and so are those that begin with a prompt of 0 tokens.
+        """
+        if block_tokens < 1:
+            raise InputError(f"block_tokens is {block_tokens}: expected at least 1 token a block")
+        keep, first = self._selected(minimum_turns)
+        total, response = self.input_tokens, self.response_tokens
+        growth = np.diff(total, append=0)  # of the prompt, to the next turn
+        extends = ~np.append(first[1:], True)
+        kept = np.where(extends, np.minimum(response, growth), response)
+        before = np.where(first, 0, np.roll(total + kept, 1))
+        segment = self.segments
+        if not keep.all():
+            segment, total, kept, before = segment[keep], total[keep], kept[keep], before[keep]
+        if not segment.size:
+            raise InputError(
+                f"no conversation of at least {minimum_turns} turns begins with a prompt: lower minimum_turns"
+            )
+        number = np.cumsum(np.diff(segment, prepend=-1) != 0) - 1
+        return ConversationTable(number, total - before, kept, block_tokens)
+
+    def _selected(self, minimum_turns: int) -> tuple[np.ndarray, np.ndarray]:
+        """(turns of segments that resampling takes, first turns of segments)."""
+        first = np.diff(self.segments, prepend=-1) != 0
+        starts = np.flatnonzero(first)
+        sizes = np.diff(np.append(starts, len(self)))
+        usable = (sizes >= minimum_turns) & (self.input_tokens[starts] > 0)
+        return np.repeat(usable, sizes), first
+
+    def gaps(self) -> Gaps:
+        """Inter-prompt times with the censored waits after last turns.
+
+        Left out: gaps with an unknown or negative length (a turn number that contradicts its time). Without
+        any clock the table is empty.
+        """
+        if self.clock == "none":
+            empty = np.zeros(0)
+            return Gaps(empty, empty > 0, empty.astype(np.int64), empty.astype(np.int32), empty > 0)
+        last = np.append(self.turn[1:] == 1, True)
+        seconds = np.append(np.diff(self.submitted_at), np.nan)
+        shared = self.clock == "shared"
+        if shared:
+            seconds[last] = self.window[1] - self.submitted_at[last]
+        appended = np.append(self.context[1:], FIRST)
+        keeps = ((appended == APPENDED) | (appended == SHORTENED)) & ~last
+        use = seconds >= 0
+        if not shared:
+            use &= ~last
+        if use.all():
+            return Gaps(seconds, last, self.conversation, self.turn, keeps)
+        return Gaps(seconds[use], last[use], self.conversation[use], self.turn[use], keeps[use])
+
+    def arrival_rate(self, minimum_turns: int = 1) -> float:
+        """Conversations per second: those of `conversations(.., minimum_turns)` over the span of the file."""
+        first_time, last_time = self.window
+        if last_time <= first_time:
+            raise InputError(
+                f"{self.format}: all submissions carry one time, so there is no rate: give arrival_rate"
+            )
+        keep, first = self._selected(minimum_turns)
+        return float((keep & first).sum() / (last_time - first_time))
+
+    def accesses(self, block_tokens: int) -> AccessStream:
+        """The file's own access stream, for an exact replay: whole prompts in tokens, conversations as
+        `segments`.
+        """
+        from mfmc.lru.accesses import accesses_from_arrays
+
+        self.window  # noqa: B018  (refuses files without a common clock)
+        usable = np.isfinite(self.submitted_at) & (self.input_tokens > 0)
+        return accesses_from_arrays(
+            self.submitted_at[usable],
+            self.segments[usable],
+            tokens=self.input_tokens[usable],
+            block_tokens=block_tokens,
+        )
+
+    def placed(self, arrival_rate: float, seed: int = 0) -> Trace:
+        """A copy on one clock: every conversation begins at its own moment of a Poisson process, its gaps
+        unchanged.
+        """
+        if self.clock != "per conversation":
+            raise InputError(
+                f"only conversations with clocks of their own can be placed; {self.format}: {self.clock}"
+            )
+        if not arrival_rate > 0:
+            raise InputError(f"arrival_rate is {arrival_rate}: expected conversations per second, above 0")
+        rng = np.random.default_rng(seed)
+        arrivals = np.cumsum(rng.exponential(1 / arrival_rate, self.lengths.size))[
+            rng.permutation(self.lengths.size)
+        ]
+        offset = arrivals - self.submitted_at[self.starts]
+        columns = {name: self.column(name) for name in COLUMNS}
+        columns["submitted_at"] = self.submitted_at + np.repeat(offset, self.lengths)
+        settings = {name: getattr(self, name) for name in (*_SETTINGS, "rejections")}
+        settings |= {
+            "clock": "shared",
+            "origin": None,
+            "evidence": [
+                *self.evidence,
+                f"conversations placed at Poisson moments, {arrival_rate:g} a second",
+            ],
+        }
+        hashes = self.table["block_hashes"] if "block_hashes" in self.table.column_names else None
+        return Trace.from_columns(columns, hashes, **settings)
+
+    # Saying what it is
+    # ---------------------------------------------------------------------------------------------
+
+    def describe(self) -> list[str]:
+        """Lines for a report: rows, evidence, treatments."""
+        lines = [
+            self.rejections.describe(),
+            f"{len(self):,} turns in {self.lengths.size:,} conversations, E[M] {self.lengths.mean():.3f}, "
+            f"max M {self.lengths.max()}",
+            *self.evidence,
+        ]
+        return lines + [f"{count:,} x {what}" for what, count in self.treatments.items() if count]
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the table with everything that was found out about it (zstd)."""
+        import pyarrow.parquet as pq
+
+        settings = {name: getattr(self, name) for name in _SETTINGS} | {
+            "rejections": self.rejections.to_dict()
+        }
+        metadata = {**(self.table.schema.metadata or {}), _METADATA: json.dumps(settings).encode()}
+        pq.write_table(self.table.replace_schema_metadata(metadata), Path(path), compression="zstd")
+
+    @classmethod
+    def from_parquet(cls, path: str | Path) -> Trace:
+        """Read what `to_parquet` wrote."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(Path(path))
+            settings = json.loads((table.schema.metadata or {})[_METADATA])
+        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+            raise InputError(
+                f"{path}: not a trace that mfmc wrote ({type(error).__name__}); name its format"
+            ) from error
+        settings["rejections"] = Rejections.from_dict(settings["rejections"])
+        return cls(table.replace_schema_metadata(None).combine_chunks(), **settings)
+
+
+_CLOCK_REASONS = {
+    "per conversation": "times are relative to each conversation",
+    "none": "it carries no times",
+}
+
+
+def is_trace_file(path: str | Path) -> bool:
+    """Whether a Parquet file is one that `Trace.to_parquet` wrote."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return _METADATA in (pq.read_schema(Path(path)).metadata or {})
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({str(error).splitlines()[0]})") from error

@@ -1,0 +1,194 @@
+"""CSV, JSON lines and Parquet as SQL relations that `staging.stage` can check.
+
+CSV takes duckdb's own typed scan where the file is clean, and falls back to reading line by line where it is
+not: the second way is slow but rejects single rows.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from mfmc.errors import InputError
+from mfmc.traces.rejections import Rejections
+from mfmc.traces.source import Source
+from mfmc.traces.staging import COUNTS, TEXTS, Draft, stage
+
+
+def connect() -> Any:
+    """A private in-memory duckdb that keeps the order of rows and brings no settings from outside."""
+    import duckdb
+
+    connection = duckdb.connect(":memory:", config={"preserve_insertion_order": True})
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def csv_header(source: Source) -> list[str]:
+    """The column names of the first line that is not blank."""
+    first = next((line for line in source.head.splitlines() if line.strip()), b"")
+    try:
+        return [name.strip() for name in next(csv.reader([first.decode()]))]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{source.path}: the header line cannot be read as CSV ({error})") from error
+
+
+def csv_sample(source: Source, column: str) -> list[str]:
+    """The first values of one column that are not blank."""
+    header = csv_header(source)
+    lines = [line for line in source.head.decode(errors="replace").splitlines()[:201] if line.strip()][1:]
+    rows = (row for row in csv.reader(lines) if len(row) == len(header))
+    return [value for row in rows if (value := row[header.index(column)].strip())]
+
+
+def stage_csv(source: Source, columns: Mapping[str, str], format: str, **checks: Any) -> Draft:
+    """Draft of a CSV file. `columns`: role -> name in the header; `checks` go to `stage`."""
+    import duckdb
+
+    header = csv_header(source)
+    place = {role: header.index(name) for role, name in columns.items()}
+    expressions = {role: f"c{index}" for role, index in place.items()}
+    times = csv_sample(source, columns["submitted_at"]) if "submitted_at" in columns else []
+    text_time = bool(times) and not _is_number(times[0])
+    samples = [value for role in columns if role in TEXTS for value in csv_sample(source, columns[role])]
+    whole_ids = bool(samples) and all(value.isdecimal() and str(int(value)) == value for value in samples)
+    numeric = {
+        expressions[role] for role in (*COUNTS, *([] if text_time else ["submitted_at"])) if role in columns
+    }
+    types = {f"c{i}": "DOUBLE" if f"c{i}" in numeric else "VARCHAR" for i in range(len(header))}
+    with connect() as connection:
+        try:
+            return stage(
+                connection,
+                _csv_scan(source, types),
+                expressions,
+                format,
+                None,
+                text_time,
+                whole_ids=whole_ids,
+                **checks,
+            )
+        except (duckdb.Error, UnicodeDecodeError):
+            pass  # some row is malformed: find out which
+    with connect() as connection:
+        rejections = Rejections()
+        connection.register("lines", _reader(_csv_batches(source, len(header), rejections), len(header)))
+        return stage(connection, "lines", expressions, format, rejections, text_time, **checks)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def quoted_path(source: Source) -> str:
+    """The path as an SQL string in which no character is a wildcard."""
+    plain = "".join(f"[{letter}]" if letter in "*?[" else letter for letter in str(source.path))
+    return "'" + plain.replace("'", "''") + "'"
+
+
+def _csv_scan(source: Source, types: Mapping[str, str]) -> str:
+    names = ", ".join(f"'{name}': '{kind}'" for name, kind in types.items())
+    line_break = "\\r\\n" if source.head.split(b"\n", 1)[0].endswith(b"\r") else "\\n"
+    return (
+        f"read_csv({quoted_path(source)}, delim=',', quote='\"', escape='\"', header=true, auto_detect=false,"
+        f" null_padding=false, new_line='{line_break}', compression='{source.compression}',"
+        f" columns={{{names}}})"
+    )
+
+
+def _csv_batches(
+    source: Source, fields: int, rejections: Rejections
+) -> Iterator[tuple[list[int], list[list[str]]]]:
+    """Rows with the right number of fields, column by column."""
+    for numbers, lines in source.line_batches(rejections, skip_first=True):
+        rows, kept = [], []
+        for number, line in zip(numbers, lines):
+            try:
+                row = next(csv.reader([line], strict=True))
+            except (csv.Error, StopIteration):
+                rejections.add("line is not CSV (a quote is not closed)", number)
+                continue
+            if len(row) != fields:
+                rejections.add(f"line does not have the header's {fields} fields", number)
+                continue
+            rows.append(row)
+            kept.append(number)
+        yield kept, [list(column) for column in zip(*rows)] if rows else [[] for _ in range(fields)]
+
+
+def _reader(batches: Iterator[tuple[list[int], list[list[str]]]], fields: int) -> Any:
+    """An arrow stream of row numbers and text columns c0, c1, .."""
+    import pyarrow as pa
+
+    schema = pa.schema([("row", pa.int64()), *((f"c{i}", pa.string()) for i in range(fields))])
+    stream = (pa.record_batch([numbers, *columns], schema=schema) for numbers, columns in batches)
+    return pa.RecordBatchReader.from_batches(schema, stream)
+
+
+def stage_jsonl(
+    source: Source, structure: str, expressions: Mapping[str, str], format: str, **checks: Any
+) -> Draft:
+    """Draft of a file of one JSON object a line.
+
+    `structure`: what to take of each object, as duckdb's `from_json` wants it (numbers as "VARCHAR", so that
+    "12" and 12 both pass and true does not). `expressions`: role -> SQL over the fields of `o`.
+    """
+    import pyarrow as pa
+
+    rejections = Rejections()
+    schema = pa.schema([("row", pa.int64()), ("line", pa.string())])
+    batches = (
+        pa.record_batch([rows, lines], schema=schema) for rows, lines in source.line_batches(rejections)
+    )
+    with connect() as connection:
+        connection.register("lines", pa.RecordBatchReader.from_batches(schema, batches))
+        relation = f"""(
+            SELECT "row", COALESCE(TRY(json_type(line)) = 'OBJECT', false) AS is_object,
+                   TRY(from_json(line, '{structure}')) AS o
+            FROM lines)"""
+        return stage(connection, relation, expressions, format, rejections, **checks)
+
+
+def parquet_columns(source: Source) -> dict[str, str]:
+    """Column name -> duckdb type of a Parquet file."""
+    import duckdb
+
+    with connect() as connection:
+        try:
+            relation = connection.sql(f"SELECT * FROM read_parquet({quoted_path(source)}) LIMIT 0")
+        except duckdb.Error as error:
+            raise InputError(
+                f"{source.path}: not a readable Parquet file ({str(error).splitlines()[0]})"
+            ) from error
+        return dict(zip(relation.columns, map(str, relation.types)))
+
+
+def stage_parquet(source: Source, columns: Mapping[str, str], format: str, **checks: Any) -> Draft:
+    """Draft of a Parquet file. `columns`: role -> name in the file."""
+    import duckdb
+
+    types = parquet_columns(source)
+    expressions = {role: '"' + name.replace('"', '""') + '"' for role, name in columns.items()}
+    text_time = False
+    if "submitted_at" in columns and types[columns["submitted_at"]].startswith(("TIMESTAMP", "DATE")):
+        text_time = True
+    with connect() as connection:
+        try:
+            return stage(
+                connection,
+                f"read_parquet({quoted_path(source)})",
+                expressions,
+                format,
+                None,
+                text_time,
+                **checks,
+            )
+        except duckdb.Error as error:
+            raise InputError(
+                f"{source.path}: the Parquet data is damaged ({str(error).splitlines()[0]})"
+            ) from error
