@@ -1,4 +1,4 @@
-"""What every law of a gap W (inter-prompt time) offers, and the inversion that laws without closed forms share."""
+"""What every law of a gap W (inter-prompt time) offers; the inversion of laws without a closed form."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from mfmc.laws.inversion import gap_functions, residual_functions, solve_quantile
 from mfmc.laws.namespace import JAX, Namespace, namespace
+from mfmc.laws.quantile_table import cached_table
 from mfmc.laws.uniform_words import random_tails
 
 
@@ -56,10 +59,12 @@ class GapLaw:
 
     def residence(self, t: Any) -> Any:
         """I(t) = E[min(W, t)] = int_0^t Fbar(u) du, in units of time; t for t <= 0, the mean at infinity."""
+        t = namespace(self, t).floats(t)
         return self._everywhere(self._residence, t, t, self.mean)
 
     def excess(self, t: Any) -> Any:
         """E[(W - t)^+] = mean - I(t), in units of time, without the cancellation of that difference."""
+        t = namespace(self, t).floats(t)
         return self._everywhere(self._excess, t, self.mean - t, 0.0)
 
     def quantile(self, u: Any) -> Any:
@@ -80,26 +85,34 @@ class GapLaw:
 
     def sample(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         """Independent gaps: JAX floats of `shape`, in units of time."""
-        return self._inverse(JAX, *random_tails(key, shape))
+        return self._draw(key, shape, residual=False)
 
     def sample_residual(self, key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
         """Independent residual gaps, of density Fbar / mean: JAX floats of `shape`, in units of time."""
-        return self._residual_inverse(JAX, *random_tails(key, shape))
+        return self._draw(key, shape, residual=True)
+
+    def _draw(self, key: jax.Array, shape: tuple[int, ...], residual: bool) -> jax.Array:
+        """Closed forms where there are any, else a table; a law with traced parameters is solved for."""
+        leaves = jax.tree.leaves(self)
+        if self.is_solved(residual) and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            plain = jax.tree.map(float, self)
+            return cached_table(plain, residual).at(*random_tails(key, shape))
+        v, upper = random_tails(key, shape)
+        p, q = jnp.where(upper, 1 - v, v), jnp.where(upper, v, 1 - v)
+        return self._residual_inverse(JAX, p, q) if residual else self._inverse(JAX, p, q)
+
+    def is_solved(self, residual: bool) -> bool:
+        """Whether the quantile of the (residual) gap is solved for numerically, for want of a closed form."""
+        name = "_residual_inverse" if residual else "_inverse"
+        return getattr(type(self), name) is getattr(GapLaw, name)
 
     # What a law may override: q = 1 - p, each of the two accurate where it is the smaller one.
 
     def _inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
-        return solve_quantile(ns, self, lambda law: (law._cdf, law._survival, law._density), p, q)
+        return solve_quantile(ns, self, gap_functions, p, q)
 
     def _residual_inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
-        def residual_law(law: GapLaw) -> tuple[Callable, Callable, Callable]:
-            return (
-                lambda ns, t: law._residence(ns, t) / law.mean,
-                lambda ns, t: law._excess(ns, t) / law.mean,
-                lambda ns, t: law._survival(ns, t) / law.mean,
-            )
-
-        return solve_quantile(ns, self, residual_law, p, q)
+        return solve_quantile(ns, self, residual_functions, p, q)
 
     def _everywhere(self, function: Callable, t: Any, below: Any, above: Any) -> Any:
         """`function` on 0 < t < inf, `below` for t <= 0, `above` at infinity; nan stays nan."""
@@ -131,46 +144,3 @@ def _off_zero(law: GapLaw, t: Any) -> Any:
     ns = namespace(law, t)
     t = ns.floats(t)
     return ns.xp.where(t == 0, np.finfo(t.dtype).tiny, t)
-
-
-def solve_quantile(ns: Namespace, law: GapLaw, functions: Callable, p: Any, q: Any) -> Any:
-    """t with lower(t) = p and upper(t) = q = 1 - p, elementwise, where `functions(law) = (lower, upper,
-    density)`.
-
-    Newton's iteration, on log lower against log t where p <= 1/2 and on log upper against t elsewhere (there
-    these are close to straight lines for power laws and exponentials), inside a bracket that falls back on
-    bisection of log t. The derivative with respect to the law and to p comes from one more step outside the
-    loop: the implicit function theorem, first order only.
-    """
-    xp = ns.xp
-    frozen = jax.tree.map(jax.lax.stop_gradient, (law, p, q)) if ns.is_jax else (law, p, q)
-    lower, upper, density = functions(frozen[0])
-    left = p <= 0.5
-    small = xp.where(left, frozen[1], frozen[2])
-    info = np.finfo(small.dtype)
-    tolerance = 4 * info.eps
-
-    def unfinished(state: tuple) -> Any:
-        return xp.any(~state[3]) & (state[4] < 200)
-
-    def step(state: tuple) -> tuple:
-        t, low, high, done, count = state
-        tail = xp.where(left, lower(ns, t), upper(ns, t))
-        log_ratio = xp.where(left, 1, -1) * xp.log(tail / small)  # increasing in t, zero at the root
-        low, high = xp.where(log_ratio < 0, t, low), xp.where(log_ratio > 0, t, high)
-        shift = log_ratio * tail / density(ns, t)
-        newton = xp.where(left, t * xp.exp(-shift / t), t - shift)
-        middle = xp.exp(0.5 * (xp.log(low) + xp.log(high)))
-        proposal = xp.where((newton > low) & (newton < high), newton, middle)
-        finished = done | (log_ratio == 0) | (abs(proposal - t) <= tolerance * t)
-        return xp.where(done | (log_ratio == 0), t, proposal), low, high, finished, count + 1
-
-    start = xp.full_like(small, 1.0) * frozen[0].mean
-    bounds = xp.full_like(small, 1.0)
-    state = (start, bounds * info.tiny * 16, bounds * info.max / 16, bounds < 0, 0)
-    t = ns.loop(unfinished, step, state)[0]
-    if not ns.is_jax:
-        return t
-    lower, upper, density = functions(law)
-    miss = xp.where(left, lower(ns, t) - p, q - upper(ns, t))
-    return t - miss / jax.lax.stop_gradient(density(ns, t))

@@ -15,8 +15,8 @@ import numpy as np
 
 from mfmc.errors import InputError
 from mfmc.laws.gap_law import GapLaw
-from mfmc.laws.gaps_empirical import EmpiricalGaps
-from mfmc.laws.namespace import Namespace, namespace, parameter, pytree
+from mfmc.laws.gaps_piecewise import EmpiricalGaps, UniformGaps
+from mfmc.laws.namespace import Namespace, namespace, parameter, positive, pytree
 
 __all__ = [
     "EmpiricalGaps",
@@ -29,10 +29,6 @@ __all__ = [
     "UniformGaps",
     "WeibullGaps",
 ]
-
-
-def _positive(law: Any, name: str, meaning: str) -> None:
-    parameter(law, name, f"a finite number above 0, {meaning}", lambda value: value > 0)
 
 
 def _plain(ns: Namespace, value: Any) -> Any:
@@ -48,7 +44,7 @@ class ExponentialGaps(GapLaw):
     mean: Any
 
     def __post_init__(self) -> None:
-        _positive(self, "mean", "the mean gap in units of time")
+        positive(self, "mean", "the mean gap in units of time")
 
     @property
     def lipschitz(self) -> Any:
@@ -93,8 +89,8 @@ class GammaGaps(GapLaw):
     mean: Any
 
     def __post_init__(self) -> None:
-        _positive(self, "shape", "the shape of the gamma law (1 is exponential)")
-        _positive(self, "mean", "the mean gap in units of time")
+        positive(self, "shape", "the shape of the gamma law (1 is exponential)")
+        positive(self, "mean", "the mean gap in units of time")
 
     @property
     def scale(self) -> Any:
@@ -141,8 +137,8 @@ class LognormalGaps(GapLaw):
     mean: Any
 
     def __post_init__(self) -> None:
-        _positive(self, "sigma", "the standard deviation of the logarithm of the gap")
-        _positive(self, "mean", "the mean gap in units of time")
+        positive(self, "sigma", "the standard deviation of the logarithm of the gap")
+        positive(self, "mean", "the mean gap in units of time")
 
     @property
     def lipschitz(self) -> Any:
@@ -160,7 +156,7 @@ class LognormalGaps(GapLaw):
         return ns.special.ndtr(-self._standard(ns, t))
 
     def _density(self, ns: Namespace, t: Any) -> Any:
-        return ns.xp.exp(-self._standard(ns, t) ** 2 / 2) / (t * self.sigma * math.sqrt(2 * math.pi))
+        return ns.xp.exp(-0.5 * self._standard(ns, t) ** 2) / (t * self.sigma * math.sqrt(2 * math.pi))
 
     def _density_derivative(self, ns: Namespace, t: Any) -> Any:
         return -self._density(ns, t) * (1 + self._standard(ns, t) / self.sigma) / t
@@ -187,8 +183,8 @@ class WeibullGaps(GapLaw):
     mean: Any
 
     def __post_init__(self) -> None:
-        _positive(self, "shape", "the shape of the Weibull law (1 is exponential)")
-        _positive(self, "mean", "the mean gap in units of time")
+        positive(self, "shape", "the shape of the Weibull law (1 is exponential)")
+        positive(self, "mean", "the mean gap in units of time")
 
     @property
     def scale(self) -> Any:
@@ -300,75 +296,6 @@ class HyperexponentialGaps(GapLaw):
 
 @pytree
 @dataclasses.dataclass(frozen=True)
-class UniformGaps(GapLaw):
-    """Uniform on [low, high]."""
-
-    low: Any
-    high: Any
-
-    def __post_init__(self) -> None:
-        parameter(self, "low", "a finite number, 0 or more, the shortest gap", lambda value: value >= 0)
-        _positive(self, "high", "the longest gap")
-        if not any(isinstance(value, jax.core.Tracer) for value in (self.low, self.high)):
-            parameter(self, "high", f"a number above low={self.low}", lambda value: value > float(self.low))
-
-    @property
-    def mean(self) -> Any:  # type: ignore[override]
-        return (self.low + self.high) / 2
-
-    @property
-    def width(self) -> Any:
-        return self.high - self.low
-
-    @property
-    def lipschitz(self) -> Any:
-        return 1 / self.width
-
-    @property
-    def breakpoints(self) -> tuple[float, ...]:
-        return tuple(float(value) for value in (self.low, self.high) if float(value) > 0)
-
-    def piecewise(self) -> tuple[np.ndarray, np.ndarray]:
-        """Knots and the cdf at them: F is linear in between."""
-        low, high = float(self.low), float(self.high)
-        knots, heights = np.array([0.0, low, high]), np.array([0.0, 0.0, 1.0])
-        return (knots, heights) if low > 0 else (knots[1:], heights[1:])
-
-    def _cdf(self, ns: Namespace, t: Any) -> Any:
-        return ns.xp.clip((t - self.low) / self.width, 0, 1)
-
-    def _survival(self, ns: Namespace, t: Any) -> Any:
-        return ns.xp.clip((self.high - t) / self.width, 0, 1)
-
-    def _density(self, ns: Namespace, t: Any) -> Any:
-        return ns.xp.where((t >= self.low) & (t < self.high), 1 / self.width, 0.0)
-
-    def _density_derivative(self, ns: Namespace, t: Any) -> Any:
-        return ns.xp.zeros_like(t)
-
-    def _residence(self, ns: Namespace, t: Any) -> Any:
-        spread = ns.xp.clip(t - self.low, 0, self.width)
-        return ns.xp.minimum(t, self.low) + spread * (1 - spread / (2 * self.width))
-
-    def _excess(self, ns: Namespace, t: Any) -> Any:
-        rest = ns.xp.clip(self.high - t, 0, self.width)
-        return ns.xp.maximum(self.low - t, 0) + rest**2 / (2 * self.width)
-
-    def _inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
-        return ns.xp.where(p <= 0.5, self.low + p * self.width, self.high - q * self.width)
-
-    def _residual_inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
-        # Past `low` the survival falls linearly: with r = high - t, r^2 / (2 width) = q mean.
-        area = p * self.mean
-        root = ns.xp.sqrt(2 * self.width * ns.xp.where(area < self.low, 0.5 * self.width, q * self.mean))
-        return ns.xp.where(area < self.low, area, self.high - root)
-
-    def _support(self, ns: Namespace, residual: bool) -> tuple[Any, Any]:
-        return (0.0 if residual else self.low), self.high
-
-
-@pytree
-@dataclasses.dataclass(frozen=True)
 class LomaxGaps(GapLaw):
     """Pareto from zero: Fbar(t) = (1 + t/s)^-shape, s = mean (shape - 1)."""
 
@@ -377,7 +304,7 @@ class LomaxGaps(GapLaw):
 
     def __post_init__(self) -> None:
         parameter(self, "shape", "a finite number above 1, for a finite mean", lambda value: value > 1)
-        _positive(self, "mean", "the mean gap in units of time")
+        positive(self, "mean", "the mean gap in units of time")
 
     @property
     def scale(self) -> Any:

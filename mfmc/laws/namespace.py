@@ -38,6 +38,12 @@ class Namespace:
         value = jnp.asarray(value)
         return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
 
+    def either(self, condition: Any, yes: Callable, no: Callable) -> Any:
+        """`where(condition, yes(), no())`, which numpy computes one-sidedly when all conditions agree."""
+        if not self.is_jax and (condition.all() or not condition.any()):
+            return yes() if condition.all() else no()
+        return self.xp.where(condition, yes(), no())
+
     def loop(self, unfinished: Callable, step: Callable, state: tuple) -> tuple:
         """`while unfinished(state): state = step(state)`."""
         if self.is_jax:
@@ -99,3 +105,8 @@ def parameter(law: Any, name: str, allowed: str, accept: Callable[[float], bool]
         raise InputError(f"{type(law).__name__}: {name}={value!r} is not allowed; give {allowed}")
     if not isinstance(value, jax.Array):
         object.__setattr__(law, name, number)
+
+
+def positive(law: Any, name: str, meaning: str) -> None:
+    """Check and store a parameter that must be above 0."""
+    parameter(law, name, f"a finite number above 0, {meaning}", lambda value: value > 0)

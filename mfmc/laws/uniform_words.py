@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -32,7 +30,6 @@ def tails_from_words(words: jax.Array) -> tuple[jax.Array, jax.Array]:
     return jnp.minimum(top + (low.astype(jnp.float32) + 0.5) * 2.0**-64, 0.5), upper
 
 
-def random_tails(key: jax.Array, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """(p, q) of `shape`: a uniform number and its complement, each accurate where it is the smaller one."""
-    v, upper = tails_from_words(random_words(key, tuple(shape)))
-    return jnp.where(upper, 1 - v, v), jnp.where(upper, v, 1 - v)
+def random_tails(key: jax.Array, shape: tuple[int, ...]) -> tuple[jax.Array, jax.Array]:
+    """(v, upper) of `shape`: a uniform number as `tails_from_words` gives it."""
+    return tails_from_words(random_words(key, tuple(shape)))

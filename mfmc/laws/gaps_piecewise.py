@@ -1,4 +1,4 @@
-"""The law of recorded gaps, made continuous."""
+"""Gap laws whose cdf is piecewise linear: uniform, and recorded gaps made continuous."""
 
 from __future__ import annotations
 
@@ -10,7 +10,80 @@ import numpy as np
 
 from mfmc.errors import InputError
 from mfmc.laws.gap_law import GapLaw
-from mfmc.laws.namespace import Namespace, namespace, pytree
+from mfmc.laws.namespace import Namespace, namespace, parameter, positive, pytree
+
+
+@pytree
+@dataclasses.dataclass(frozen=True)
+class UniformGaps(GapLaw):
+    """Uniform on [low, high]."""
+
+    low: Any
+    high: Any
+
+    def __post_init__(self) -> None:
+        parameter(self, "low", "a finite number, 0 or more, the shortest gap", lambda value: value >= 0)
+        positive(self, "high", "the longest gap")
+        if not any(isinstance(value, jax.core.Tracer) for value in (self.low, self.high)):
+            parameter(self, "high", f"a number above low={self.low}", lambda value: value > float(self.low))
+
+    @property
+    def mean(self) -> Any:  # type: ignore[override]
+        return (self.low + self.high) / 2
+
+    @property
+    def width(self) -> Any:
+        return self.high - self.low
+
+    @property
+    def lipschitz(self) -> Any:
+        return 1 / self.width
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        return tuple(float(value) for value in (self.low, self.high) if float(value) > 0)
+
+    def piecewise(self) -> tuple[np.ndarray, np.ndarray]:
+        """Knots and the cdf at them: F is linear in between."""
+        low, high = float(self.low), float(self.high)
+        knots, heights = np.array([0.0, low, high]), np.array([0.0, 0.0, 1.0])
+        return (knots, heights) if low > 0 else (knots[1:], heights[1:])
+
+    def _cdf(self, ns: Namespace, t: Any) -> Any:
+        return ns.xp.clip((t - self.low) / self.width, 0, 1)
+
+    def _survival(self, ns: Namespace, t: Any) -> Any:
+        return ns.xp.clip((self.high - t) / self.width, 0, 1)
+
+    def _density(self, ns: Namespace, t: Any) -> Any:
+        return ns.xp.where((t >= self.low) & (t < self.high), 1 / self.width, 0.0)
+
+    def _density_derivative(self, ns: Namespace, t: Any) -> Any:
+        return ns.xp.zeros_like(t)
+
+    def _residence(self, ns: Namespace, t: Any) -> Any:
+        spread = ns.xp.clip(t - self.low, 0, self.width)
+        return ns.xp.minimum(t, self.low) + spread * (1 - spread / (2 * self.width))
+
+    def _excess(self, ns: Namespace, t: Any) -> Any:
+        rest = ns.xp.clip(self.high - t, 0, self.width)
+        return ns.xp.maximum(self.low - t, 0) + rest**2 / (2 * self.width)
+
+    def _inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
+        return ns.xp.where(p <= 0.5, self.low + p * self.width, self.high - q * self.width)
+
+    def _residual_inverse(self, ns: Namespace, p: Any, q: Any) -> Any:
+        # Past `low` the survival falls linearly: x - x^2 / (2 width) = area with x = t - low, or, from the
+        # other end, r^2 / (2 width) = q mean with r = high - t. The area beyond `low` is width / 2.
+        area = ns.xp.clip(p * self.mean - self.low, 0, self.width / 2)
+        left = area < self.width / 4
+        square = ns.xp.where(left, 1 - 2 * area / self.width, 2 * self.width * q * self.mean)
+        root = ns.xp.sqrt(square)
+        past = ns.xp.where(left, self.low + 2 * area / (1 + root), self.high - root)
+        return ns.xp.where(p * self.mean < self.low, p * self.mean, past)
+
+    def _support(self, ns: Namespace, residual: bool) -> tuple[Any, Any]:
+        return (0.0 if residual else self.low), self.high
 
 
 @pytree
