@@ -15,33 +15,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from mfmc.laws import alias
-from mfmc.laws.alias import AliasTable, CountTable
+from mfmc.laws.alias import CountTable
 from mfmc.laws.quantile_table import QuantileTable, lookup, quantile_table, residual_table
-from mfmc.laws.tokens import TokenConversations
+from mfmc.marks import Marks, marks
 from mfmc.words import Lanes, uniform, word
 from mfmc.workload import Workload
 
 #: Conversations per lane: enough to average their lengths out, few enough that replications fill a vector.
 _PER_LANE = 1024
-
-_LAST, _ARRIVAL = np.uint64(1), np.uint64(2)
-
-
-class Marks(NamedTuple):
-    """The law of conversations as tables (see `mfmc.laws.conversations.NodeTable`)."""
-
-    start: AliasTable  # value: node
-    start_address: jax.Array  # uint32
-    node: jax.Array  # uint64: entry row address << 34 | advance row address << 4 | flags; addresses below 2^30
-    rows: AliasTable  # values: mass under each accounting asked for
 
 
 class Window(NamedTuple):
@@ -81,72 +69,47 @@ def window(workload: Workload, horizon: float, accountings: tuple[str, ...]) -> 
     for name in accountings:
         law.check_accounting(name)
     residence = float(workload.gaps.residence(horizon))
-    marks, steps_mean, steps_square = _marks(law, accountings, residence / horizon)
-    expected = rate * (horizon + residence * (_mean_turns(law) - 1))
+    tables, taken = marks(law, accountings, residence / horizon)
+    turn_pmf = law.turn_pmf()
+    mean_turns = float(turn_pmf @ np.arange(turn_pmf.size))
+    expected = rate * (horizon + residence * (mean_turns - 1))  # conversations
     lanes = 1 << max(0, round(math.log2(max(expected, 1) / _PER_LANE)))
     each = expected / lanes
-    # A step per access: E[M] of them per conversation and unit time. Accesses of a conversation within the window
-    # vary no more than its turns do.
-    mean = rate * horizon * _mean_turns(law) / lanes
-    spread = math.sqrt(each * steps_square * min(1.0, mean / (each * steps_mean)))
-    steps = mean + 5 * spread + 2 * math.sqrt(steps_square) + 24
-    shape = Shape(lanes, 32 * math.ceil(steps / 32))
-    tables = Window(
-        marks,
-        alias.poisson_table(each),
-        quantile_table(workload.gaps),
-        residual_table(workload.gaps, horizon),
-        np.float64(horizon),
+    # A step per access, E[M] of them per conversation and unit time, and one per silent turn. The accesses of a
+    # conversation within the window vary no more than its turns do.
+    mean = rate * horizon * mean_turns / lanes + each * taken.silent
+    spread = math.sqrt(each * taken.mean_square * min(1.0, mean / (each * taken.mean)))
+    steps = mean + 5 * spread + 2 * math.sqrt(taken.mean_square) + 24
+    return (
+        Window(
+            tables, alias.poisson_table(each), quantile_table(workload.gaps), residual_table(workload.gaps, horizon),
+            np.float64(horizon),
+        ),
+        Shape(lanes, 32 * math.ceil(steps / 32)),
     )
-    return tables, shape
-
-
-def _mean_turns(law) -> float:
-    pmf = law.turn_pmf()
-    return float(pmf @ np.arange(pmf.size))
-
-
-@lru_cache(maxsize=32)
-def _marks(law, accountings: tuple[str, ...], residence_share: float) -> tuple[Marks, float, float]:
-    """Tables of a law for a window with I(T)/T = residence_share; mean and mean square of the steps a conversation takes."""
-    nodes = law.nodes()
-    columns = [law.accountings.index(name) for name in accountings]
-    rows, address = alias.build([(values[:, columns], p) for values, p in nodes.rows])
-    weight = nodes.arrival + residence_share * nodes.waiting
-    start, start_address = alias.build([(np.arange(weight.size)[:, None], weight)])
-    flags = nodes.last * _LAST | (nodes.arrival > 0) * _ARRIVAL
-    packed = (
-        address[nodes.entry_row].astype(np.uint64) << np.uint64(34)
-        | address[nodes.advance_row].astype(np.uint64) << np.uint64(4)
-        | flags.astype(np.uint64)
-    )
-    remaining = _turns_left(nodes.last)
-    p = weight / weight.sum()
-    return Marks(start, start_address[0], packed, rows), float(p @ remaining), float(p @ remaining**2)
-
-
-def _turns_left(last: np.ndarray) -> np.ndarray:
-    """Turns from each node to the end of its conversation, itself included."""
-    ends = np.flatnonzero(last)
-    return (ends[np.searchsorted(ends, np.arange(last.size))] - np.arange(last.size) + 1).astype(float)
 
 
 class _Walk(NamedTuple):
     step: jax.Array
     remaining: jax.Array  # conversations that this lane still has to begin
-    node: jax.Array
+    carried: Any  # by the marks
     time: jax.Array
     active: jax.Array  # in the middle of a conversation
 
 
-def walk(window: Window, lanes: Lanes, steps: int, locate: Callable[[jax.Array], jax.Array]) -> Accesses:
-    """Draw all accesses of the lanes [replications, lanes]; `locate(time)` is evaluated in passing."""
+def walk(
+    window: Window, lanes: Lanes, steps: int, columns: int, locate: Callable[[jax.Array], jax.Array]
+) -> Accesses:
+    """Draw all accesses of the lanes [replications, lanes], with masses in so many columns (accountings).
+
+    `locate(time)` is evaluated in passing.
+    """
     flat = Lanes(lanes.state.reshape(-1), lanes.gamma.reshape(-1))
-    width, columns = flat.state.shape[0], len(window.marks.rows.values)
+    width = flat.state.shape[0]
     start = _Walk(
         jnp.int32(0),
         alias.poisson(window.count, uniform(word(flat, jnp.uint64(0)))),
-        jnp.zeros(width, jnp.int32),
+        window.marks.begin(width),
         jnp.zeros(width, window.horizon.dtype),
         jnp.zeros(width, bool),
     )
@@ -185,22 +148,17 @@ def _access(window: Window, lanes: Lanes, state: _Walk) -> tuple[_Walk, jax.Arra
     A conversation that has ended, or whose next turn falls behind the window, makes room for the lane's next one within
     the step, so that every step is an access.
     """
-    marks = window.marks
     counter = 4 * state.step.astype(jnp.uint64)
     for_gap, for_start, for_first, for_mass = (word(lanes, counter + jnp.uint64(i)) for i in (1, 2, 3, 4))
     next_turn = state.time + lookup(window.gap, uniform(for_gap))
-    goes_on = state.active & (next_turn <= window.horizon)
+    goes_on = state.active & ((next_turn <= window.horizon) | window.marks.unseen(state.carried))
     begins = ~goes_on & (state.remaining > 0)
-
-    started = alias.values(marks.start, alias.pick(marks.start, marks.start_address, for_start))[0]
-    node = jnp.where(goes_on, state.node + 1, started)
-    info = marks.node.at[node].get(mode="promise_in_bounds")
-    u = uniform(for_first)
-    first = jnp.where((info & _ARRIVAL) != 0, u * window.horizon, lookup(window.residual, u))
-    time = jnp.where(goes_on, next_turn, first)
-
-    address = jnp.where(goes_on, info >> np.uint64(4), info >> np.uint64(34)) & np.uint64((1 << 30) - 1)
-    mass = alias.values(marks.rows, alias.pick(marks.rows, address.astype(jnp.uint32), for_mass))
     happens = goes_on | begins
-    following = _Walk(state.step + 1, state.remaining - begins, node, time, happens & ((info & _LAST) == 0))
-    return following, jnp.where(happens, time, jnp.inf), tuple(jnp.where(happens, m, 0) for m in mass)
+
+    turn = window.marks.draw(state.carried, goes_on, for_start, for_mass)
+    u = uniform(for_first)
+    first = jnp.where(turn.arrival, u * window.horizon, lookup(window.residual, u))
+    time = jnp.where(turn.first, first, next_turn)
+    following = _Walk(state.step + 1, state.remaining - begins, turn.carried, time, happens & ~turn.last)
+    seen = happens & ~turn.silent
+    return following, jnp.where(seen, time, jnp.inf), tuple(jnp.where(seen, m, 0) for m in turn.mass)

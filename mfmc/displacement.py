@@ -226,7 +226,7 @@ def _replicate(
     own = Lanes(streams.state[:, -1:], streams.gamma[:, -1:])
     accesses = walk(
         problem.window, Lanes(streams.state[:, :-1], streams.gamma[:, :-1]), sizes.shape.steps,
-        locate=partial(_cell, problem, sizes),
+        columns=len(problem.measures), locate=partial(_cell, problem, sizes),
     )
     count = len(replications)
     # One flat index over all replications: XLA's gathers and scatters are several times faster on flat arrays.

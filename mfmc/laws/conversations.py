@@ -118,6 +118,7 @@ def convolve(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         out = np.convolve(left, right)
     else:
         out = np.maximum(fftconvolve(left, right), 0)
+        out[: np.flatnonzero(left)[0] + np.flatnonzero(right)[0]] = 0  # rounding, where no sum can be
     tail = np.cumsum(out[::-1])
     out = out[: out.size - int(np.searchsorted(tail, _TAIL * tail[-1], side="right"))]
     return out / out.sum()

@@ -49,6 +49,9 @@ class Study(NamedTuple):
 
 
 STUDIES: dict[str, Study] = {
+    "validate": Study("mfmc.studies.validate", "the paper's theorems against exact laws and Monte Carlo (default)"),
+    "displacement": Study("mfmc.studies.displacement", "Theorem C.2: deviation of the displacement from its mean"),
+    "characteristic_time": Study("mfmc.studies.characteristic_time", "Theorem C.4: the law of tau_C(j)"),
     "mean_field": Study("mfmc.studies.mean_field", "characteristic time and limit hit ratio, per accounting"),
 }
 
