@@ -17,7 +17,7 @@ LAYERS = (
     ("errors", "words", "accounting", "statistics", "replication", "config.ranges"),
     ("laws",),
     ("workload",),
-    ("conversations", "theory"),
+    ("marks", "conversations", "theory"),
     ("displacement", "lru"),
     ("traces",),
     ("",),  # estimator, planning, fitting, eviction, checkpoints, ...: whatever stands on the engines

@@ -175,7 +175,9 @@ def test_keys_depend_on_the_seed_and_the_names_only(mfmc):
     from mfmc.studies.context import Context
 
     def words(*names, seed=0):
-        return jax.random.key_data(Context(compose.configured([f"runtime.seed={seed}"])).key(*names)).tolist()
+        return jax.random.key_data(
+            Context(compose.configured(["study=mean_field", f"runtime.seed={seed}"])).key(*names)
+        ).tolist()
 
     assert words("a", 10) == words("a", 10) != words("a", 100)
     assert words("a") != words("b") and words("a") != words("a", seed=1)
@@ -398,7 +400,7 @@ def test_every_study_has_its_settings_in_conf_and_runs_by_one_pattern(name):
 
 @pytest.mark.parametrize("name", compose.options("runtime"))
 def test_every_runtime_is_complete(name):
-    settings = compose.configured([f"runtime={name}"])
+    settings = compose.configured(["study=mean_field", f"runtime={name}"])
     assert isinstance(settings.runtime, RuntimeSection) and settings.runtime.replications >= 1
 
 
@@ -428,7 +430,7 @@ def test_the_command_starts_light_and_refuses_without_jax(tmp_path):
         "import sys; from mfmc.cli import main; status = main(['study=mean_field', 'capacities=[0]']);"
         "sys.exit(100 if {'matplotlib', 'scipy'} & set(sys.modules) else status)"
     )
-    for command in (["-c", code], ["-m", "mfmc", "capacities=[0]"]):
+    for command in (["-c", code], ["-m", "mfmc", "study=mean_field", "capacities=[0]"]):
         done = subprocess.run(
             [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=60
         )
