@@ -122,7 +122,7 @@ def memory(figure: Figure, result: Result) -> None:
     _percent(hits)
     hits.legend(loc="lower right")
     difference.axhline(0, color="0.35", linewidth=0.8)
-    difference.plot(timeout, 100 * column["difference"], **look(1, marker=False))
+    difference.plot(timeout, 100 * column["difference"], color=COLORS[1], linewidth=1.2)
     low, high = (100 * (column["difference"] + side * error) for side in (-1, 1))
     band(difference, timeout, low, high, 1)
     _time_axis(difference, summary)
@@ -246,7 +246,10 @@ def _powers(axis: Axis) -> None:
 
     axes = axis.axes
     if not np.isfinite(axis.get_minpos()):
-        axes.text(0.5, 0.5, "unknown for this input", ha="center", transform=axes.transAxes)
+        axes.text(
+            0.5, 0.5, "unknown: no time of generation in the input", ha="center", transform=axes.transAxes
+        )
+        axis.set_ticks([])
         return
     (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))

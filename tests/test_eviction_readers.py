@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 
 from mfmc.errors import InputError
-from mfmc.eviction import Steps, steps_from_arrays, steps_from_csv, steps_from_file, steps_from_rounds_jsonl
+from mfmc.eviction import (
+    Steps,
+    steps_from_arrays,
+    steps_from_csv,
+    steps_from_file,
+    steps_from_rounds_jsonl,
+    steps_from_trace,
+)
 
 HEADER = "trace,step,kind,t_s,think_time_s,api_time_s,in_tokens,shared_prefix_tokens,out_tokens\n"
 
@@ -242,6 +249,22 @@ def _database(path: Path, stored: str) -> Path:
             for i, tool in reversed(list(enumerate(row["tools"]))):
                 connection.execute("INSERT INTO tool_calls VALUES (?, ?, ?, ?, ?)", [key, i, *tool.values()])
     return path
+
+
+def test_steps_of_a_trace(shared: Path) -> None:
+    """From the canonical turn table: gaps are times between submissions, answers included."""
+    from mfmc.traces import read_trace
+
+    path = shared / "traces" / "agentic_steps.csv.gz"
+    steps, own = steps_from_trace(read_trace(path)), steps_from_csv(path)
+    assert np.array_equal(steps.total, own.total) and np.array_equal(steps.output, own.output)
+    assert np.array_equal(steps.first, own.first) and np.isnan(steps.gap[steps.first]).all()
+    later = np.isfinite(own.gap) & ~own.first
+    spent = own.gap + np.nan_to_num(np.append(0.0, own.generation[:-1]))
+    assert np.median(np.abs(steps.gap - spent)[later]) < 1.0  # times are whole seconds there
+    assert [steps.kinds[k] for k in steps.kind] == [own.kinds[k] for k in own.kind]
+    with pytest.raises(InputError, match="no times"):
+        steps_from_file(shared / "traces" / "sharegpt_turns.csv.gz")
 
 
 def test_published_rounds(shared: Path) -> None:

@@ -7,7 +7,7 @@ summary, tables = run_eviction_tradeoff(steps)        # all of it, with memory, 
 
 from .cascade import Cascade, cascade
 from .memory import GIB, KV_BYTES_PER_TOKEN, TimeoutMemory, timeout_memory
-from .reading import steps_from_file
+from .reading import steps_from_file, steps_from_trace
 from .replay import LruReplay, lru_hit_rates
 from .rounds import steps_from_duckdb, steps_from_rounds_jsonl
 from .steps import Coverage, Steps, steps_from_arrays
@@ -39,6 +39,7 @@ __all__ = [
     "steps_from_duckdb",
     "steps_from_file",
     "steps_from_rounds_jsonl",
+    "steps_from_trace",
     "sweep",
     "timeout_grid",
     "timeout_memory",

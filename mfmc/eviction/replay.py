@@ -23,7 +23,7 @@ from .memory import reused
 from .steps import Steps
 
 #: No further copy of the table is added to a lap that has as many accesses.
-LAP_ACCESSES = 1_000_000
+LAP_ACCESSES = 500_000
 
 
 @dataclass(frozen=True, eq=False)

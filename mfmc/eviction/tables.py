@@ -26,7 +26,7 @@ AGENTIC_COLUMNS: Mapping[str, str] = {
     "kind": "kind",
     "provider": "provider",
 }
-_REQUIRED = ("session", "total", "output", "gap")
+REQUIRED = ("session", "total", "output", "gap")
 
 
 def steps_from_csv(path: str | Path, columns: Mapping[str, str] | None = None) -> Steps:
@@ -43,7 +43,7 @@ def steps_from_csv(path: str | Path, columns: Mapping[str, str] | None = None) -
     rejected: Counter[str] = Counter()
     lines = read_lines(path, rejected)
     header = next(csv.reader([next(lines, "")]), [])
-    missing = [columns[name] for name in _REQUIRED if columns[name] not in header]
+    missing = [columns[name] for name in REQUIRED if columns[name] not in header]
     if missing:
         raise InputError(
             f"{path}: no column {', '.join(missing)}; the header has {', '.join(header) or 'nothing'}"

@@ -43,11 +43,15 @@ def run_eviction_tradeoff(
     everything = tradeoffs[0]
     memory_rows, memory_summary = _memory(steps, everything, session_rate, model, replications, seed)
     cascade_rows, cascade_summary = _cascade(steps, timeouts)
+    counts = everything.coverage
     landmarks = [mark for mark in LANDMARKS if mark in timeouts]
     summary: dict[str, Any] = {
         "sessions": steps.sessions,
-        **{f"{name}_steps": count for name, count in asdict(everything.coverage).items() if name != "steps"},
-        "steps": everything.coverage.steps,
+        "steps": counts.steps,
+        "covered_steps": counts.covered,
+        "session_first_steps": counts.session_first,
+        "steps_without_tokens": counts.without_tokens,
+        "steps_without_gap": counts.without_gap,
         "steps_of_unknown_generation": int(np.isnan(steps.generation).sum()),
         "rejected_rows": dict(steps.rejected),
         **_overview(everything, landmarks),
