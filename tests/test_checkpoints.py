@@ -130,7 +130,6 @@ def test_equal_weights_of_another_shape_do_not_match(decoder):
 def test_checkpoints_are_owned_copies(decoder, design):
     store = store_of(32768, design)
     request = Request("A", 0, PROMPT)
-    _, cache = decoder.extend(np.arange(12), decoder.empty())
     answer(decoder, store, request)
     match = store.find(_query(decoder, request))
     taken = store.retrieve(match)
@@ -201,7 +200,9 @@ def test_impossible_boundaries_are_refused(boundaries):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(InputError, match="trace 'warm' is unknown: expected some of hot, alternating, scopes"):
+    with pytest.raises(
+        InputError, match="trace 'warm' is unknown: expected some of hot, alternating, scopes"
+    ):
         run_experiment(traces=["warm"])
     with pytest.raises(InputError, match="design 'fifo' is unknown"):
         make_store("fifo", 4096, BOUNDARIES, SCOPES)

@@ -1,4 +1,4 @@
-"""The audit: it agrees with honest evidence, shares no code with the store, and notices every kind of tampering."""
+"""The audit: agrees with honest evidence, shares no code with the store, notices every tampering."""
 
 from __future__ import annotations
 

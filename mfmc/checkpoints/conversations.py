@@ -13,9 +13,10 @@ from mfmc.checkpoints.designs import DESIGNS
 from mfmc.checkpoints.session import Request
 from mfmc.checkpoints.sweep import Tally, budget_that_reaches, make_store, serve
 from mfmc.checkpoints.traces import conversation_trace
-from mfmc.checkpoints.working_set import WorkingSet, working_set
+from mfmc.checkpoints.working_set import WHOLE_CONTENT, WorkingSet, exact_threshold, working_set
 from mfmc.errors import InputError
 from mfmc.lru.accesses import AccessStream
+from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.workload import Workload
 
 #: Capacities of a sweep, in units of the predicted capacity for half of the reuse ceiling.
@@ -43,7 +44,7 @@ class ConversationTrace:
         workload: Workload,
         stream: AccessStream,
         block_tokens: int = 4,
-        warmup: float = 0.2,
+        warmup: float = 0.3,
         seed: int = 0,
     ) -> ConversationTrace:
         decoder = CountingDecoder()
@@ -66,13 +67,16 @@ class ConversationTrace:
         return serve(CountingDecoder(), store, self.requests, self.uncounted)
 
     def tally_after_plenty(self, design: str, budget: int, plenty: int) -> Tally:
-        """As `tally`, but with a budget of `plenty` during the first half of the uncounted requests."""
-        decoder, half = CountingDecoder(), self.uncounted // 2
+        """As `tally`, but with a budget of `plenty` for the first two thirds of the uncounted requests.
+
+        That time must outlast the gaps, so that conversations have come back and been served.
+        """
+        decoder, rich = CountingDecoder(), 2 * self.uncounted // 3
         store = make_store(design, plenty, self.boundaries, ("A",))
-        serve(decoder, store, self.requests[:half])
+        serve(decoder, store, self.requests[:rich])
         store.budget = budget
         store.make_room(0)
-        return serve(decoder, store, self.requests[half:], self.uncounted - half)
+        return serve(decoder, store, self.requests[rich:], self.uncounted - rich)
 
 
 def sweep_conversations(
@@ -80,10 +84,10 @@ def sweep_conversations(
     designs: Sequence[str] = tuple(DESIGNS),
     relative: Sequence[float] = RELATIVE_BUDGETS,
 ) -> list[dict[str, Any]]:
-    """One row per design and budget: counts, the hit ratio, and the mean-field hit ratio of that capacity."""
+    """One row per design and budget: counts, the hit ratio, and that of the mean field and the exact law."""
     rows = []
     for design in designs:
-        predicted = working_set(trace.workload, design)
+        predicted, whole = working_set(trace.workload, design), design in WHOLE_CONTENT
         for ratio in relative:
             budget = round(ratio * predicted.threshold(0.5) * trace.block_bytes)
             capacity = budget / trace.block_bytes
@@ -91,9 +95,11 @@ def sweep_conversations(
                 {
                     "design": design,
                     "budget": budget,
+                    "share_of_threshold": ratio,
                     "capacity_blocks": capacity,
                     "characteristic_time": float(predicted.characteristic_time(capacity)),
                     "predicted_hit_ratio": float(predicted.hit_ratio(capacity)),
+                    "exact_hit_ratio": hit_ratio_exact(trace.workload, capacity) if whole else None,
                     **trace.tally(design, budget).counts(),
                 }
             )
@@ -108,6 +114,7 @@ def conversation_thresholds(
     Bisection begins between the two budgets of the sweep that enclose the first crossing.
     """
     rows = []
+    exact = {share: round(exact_threshold(trace.workload, share) * trace.block_bytes) for share in shares}
     for design in dict.fromkeys(row["design"] for row in swept):
         predicted = working_set(trace.workload, design)
         ratios = sorted((row["budget"], row["hit_ratio"]) for row in swept if row["design"] == design)
@@ -132,6 +139,7 @@ def conversation_thresholds(
                     "share_of_ceiling": share,
                     "hit_ratio": target,
                     "predicted_bytes": round(wanted),
+                    "exact_bytes": exact[share] if design in WHOLE_CONTENT else None,
                     "found_bytes": found,
                     "found_over_predicted": found / wanted,
                     "found_over_predicted_at_drawn_load": found / (wanted * trace.load_ratio),

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mfmc.checkpoints.audit import audit_evidence
 from mfmc.checkpoints.conversations import (
     RELATIVE_BUDGETS,
@@ -42,13 +44,14 @@ from mfmc.workload import Workload
 class CacheBudget:
     """What the study found. `tables["table"]` is the published table beside this run's.
 
-    `checks`: (statement, whether it holds, the figures). `evidence` (with the 648
-    arrays) and `audit` become results.json, arrays.npz and audit.json.
+    `arrays`: the tabulated d(t) of each design. `checks`: (statement, whether it holds, the figures).
+    `evidence` (with the 648 arrays) and `audit` become results.json, arrays.npz and audit.json.
     """
 
     summary: dict[str, Any]
     headline: list[str]
     tables: dict[str, list[dict[str, Any]]]
+    arrays: dict[str, np.ndarray]
     checks: list[tuple[str, bool, str]]
     evidence: Evidence
     audit: dict[str, Any]
@@ -114,7 +117,9 @@ def run_cache_budget(
         "block_bytes": trace.block_bytes,
         "timing_requests": len(few),
     }
-    return CacheBudget(summary, headlines(tables), tables, checks(tables, summary), evidence, audit)
+    return CacheBudget(
+        summary, headlines(tables), tables, curves(workload), checks(tables, summary), evidence, audit
+    )
 
 
 def write_cache_budget(study: CacheBudget, folder: Path) -> None:
@@ -122,6 +127,18 @@ def write_cache_budget(study: CacheBudget, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_evidence(study.evidence, folder)
     (folder / "audit.json").write_text(json.dumps(study.audit, indent=1) + "\n")
+
+
+def curves(workload: Workload, points: int = 500) -> dict[str, np.ndarray]:
+    """d(t) in blocks of the two kinds of design, and the law F of the gaps, on one grid of times."""
+    once, every = (working_set(workload, design) for design in ("keep_longest", "every_checkpoint"))
+    kept = np.linspace(0, len(once.times) - 1, points).astype(int)
+    return {
+        "displacement_time": once.times[kept],
+        "displacement_once": once.displaced[kept],
+        "displacement_every_checkpoint": every.displaced[kept],
+        "displacement_cdf": once.cdf[kept],
+    }
 
 
 def time_case(

@@ -24,10 +24,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
 from mfmc.errors import InputError
+from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.workload import Workload
 
+#: The designs that are whole-content LRU, for which THEORY B4 gives the hit ratio of a finite memory exactly.
+WHOLE_CONTENT = ("keep_longest", "shared_blocks", "whole_conversation")
 #: Times at which d is tabulated; linear interpolation between them is exact to about 1e-6.
 GRID = 20_001
 
@@ -69,10 +73,19 @@ class WorkingSet:
         return float(np.interp(time, self.times, self.filled))
 
 
+def exact_threshold(workload: Workload, share: float) -> float:
+    """The capacity (blocks) at which the exact law of whole content reaches `share` of the ceiling."""
+    target = share * workload.profile("whole").reuse_ceiling
+    guess = working_set(workload, WHOLE_CONTENT[0]).threshold(share)
+    return brentq(
+        lambda capacity: hit_ratio_exact(workload, capacity) - target, 0.1 * guess, 10 * guess, xtol=1.0
+    )
+
+
 def working_set(workload: Workload, design: str) -> WorkingSet:
-    """Tabulate d(t) for a design up to the time by which all but 1e-6 of the gaps have ended."""
+    """Tabulate d(t) for a design up to twice the time by which all but 1e-6 of the gaps have ended."""
     profile = workload.profile("whole")
-    times = np.linspace(0.0, float(workload.gaps.quantile(1 - 1e-6)), GRID)
+    times = np.linspace(0.0, 2 * float(workload.gaps.quantile(1 - 1e-6)), GRID)
     survival, residence = workload.gaps.survival(times), workload.gaps.residence(times)
     rate = float(workload.arrival_rate)
     if design == "every_checkpoint":
