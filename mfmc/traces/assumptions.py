@@ -218,9 +218,11 @@ def arrivals(trace: Trace) -> dict[str, Any]:
 
 def _hours_covered(begin: float, end: float) -> np.ndarray:
     """Seconds of each hour of the day inside [begin, end]."""
-    edges = np.arange(np.floor(begin / 3600), np.ceil(end / 3600) + 1) * 3600
-    covered = np.clip(np.minimum(edges[1:], end) - np.maximum(edges[:-1], begin), 0, None)
-    return np.bincount((edges[:-1] // 3600 % 24).astype(np.int64), weights=covered, minlength=24)
+    days, rest = divmod(end - begin, DAY)
+    edges = (np.floor(begin / 3600) + np.arange(27)) * 3600
+    covered = np.clip(np.minimum(edges[1:], begin + rest) - np.maximum(edges[:-1], begin), 0, None)
+    hour = (edges[:-1] // 3600 % 24).astype(np.int64)
+    return days * 3600 + np.bincount(hour, weights=covered, minlength=24)
 
 
 def tails(histories: Histories, gaps: Gaps) -> dict[str, Any]:

@@ -8,9 +8,8 @@ from mfmc.errors import InputError
 from mfmc.traces.staging import Draft
 
 SECONDS_PER_UNIT = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-EPOCH_SECONDS = (
-    1e8  # 1973: from here on a number of seconds is a date, not a time since the start of the trace
-)
+LAST_SECOND = 1e11  # the year 5138
+EPOCH_SECONDS = 1e8  # 1973: numbers of seconds above this are dates, not times since the start of a trace
 
 
 def to_seconds(draft: Draft, time_unit: str | None) -> float | None:
@@ -34,13 +33,16 @@ def to_seconds(draft: Draft, time_unit: str | None) -> float | None:
         factor = draft.seconds_per_unit
     else:
         factor = _guess(float(np.nanmedian(times[: 1 << 16])), draft.evidence)
-    seconds = times if factor == 1.0 else times * factor
-    start = float(np.nanmin(seconds))
-    origin = None
-    if start >= EPOCH_SECONDS:
-        origin = float(np.floor(start))
-        seconds = seconds - origin
-    draft.submitted_at = seconds
+    draft.keep(~(times >= LAST_SECOND / factor), "time beyond any clock")
+    times = draft.submitted_at
+    if not np.isfinite(times).any():
+        return None
+    origin = float(np.floor(np.nanmin(times) * factor))
+    if origin < EPOCH_SECONDS:
+        draft.submitted_at = times * factor
+        return None
+    # Subtract first: whole milliseconds stay exact, sums of seconds since 1970 would not.
+    draft.submitted_at = (times - origin * round(1 / factor)) * factor
     return origin
 
 

@@ -9,8 +9,6 @@ that end in one block the latest is taken, and of the blocks the deepest that gi
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mfmc.traces.staging import Draft
@@ -43,11 +41,17 @@ def parents_by_hashes(
     with connect() as connection:
         connection.register("requests", rows)
         connection.execute(_CANDIDATES)
-        best = connection.sql(_PARENTS.format(fan_out_limit)).fetchnumpy()
-        table = [_sensitivity(connection, limit, len(draft)) for limit in sorted({*limits, fan_out_limit})]
-    parent = np.full(len(draft), -1, dtype=np.int64)
-    parent[best["id"]] = best["parent"]
-    return parent, table
+        candidates = connection.sql("FROM candidates ORDER BY id, place").fetchnumpy()
+    table = [_sensitivity(candidates, limit, len(draft)) for limit in sorted({*limits, fan_out_limit})]
+    return _parents(candidates, fan_out_limit, len(draft)), table
+
+
+def _parents(candidates: dict[str, np.ndarray], limit: int, requests: int) -> np.ndarray:
+    """The deepest candidate whose block has at most `limit` followers; -1 where there is none."""
+    chosen = candidates["children"] <= limit
+    parent = np.full(requests, -1, dtype=np.int64)
+    parent[candidates["id"][chosen]] = candidates["parent"][chosen]  # in order of depth: the last one stays
+    return parent
 
 
 # One candidate per request and place: the latest earlier request whose last full block stands there.
@@ -69,14 +73,11 @@ _CANDIDATES = """
         JOIN fan_out f ON f.hash = b.hash
         WHERE b.prompt >= e.parent_content;
 """
-_PARENTS = "SELECT id, arg_max(parent, place) AS parent FROM candidates WHERE children <= {} GROUP BY id"
 
 
-def _sensitivity(connection: Any, limit: int, requests: int) -> dict[str, int]:
+def _sensitivity(candidates: dict[str, np.ndarray], limit: int, requests: int) -> dict[str, int]:
     """Sessions, branching parents and the largest session at one fan-out limit."""
-    found = connection.sql(_PARENTS.format(limit)).fetchnumpy()
-    parent = np.full(requests, -1, dtype=np.int64)
-    parent[found["id"]] = found["parent"]
+    parent = _parents(candidates, limit, requests)
     roots = root_of(parent)
     _, sizes = np.unique(roots, return_counts=True)
     return {

@@ -30,8 +30,9 @@ def endless_reuse(trace: Trace) -> dict[str, float] | None:
     )
     with connect() as connection:
         connection.register("requests", rows)
-        found = connection.sql(_REUSE.format(block=block, half=len(trace) // 2)).fetchnumpy()
-    return {name: float(values[0]) for name, values in found.items()}
+        found = connection.sql(_REUSE.format(block=block, half=len(trace) // 2))
+        shares = dict(zip(found.columns, found.fetchall()[0]))
+    return None if None in shares.values() else {name: float(share) for name, share in shares.items()}
 
 
 _REUSE = """

@@ -16,7 +16,6 @@ import numpy as np
 from mfmc.traces.rejections import Rejections
 
 MAXIMUM_TOKENS = 1_000_000_000
-MAXIMUM_TIME = 1e20  # nanoseconds since 1970 are 1.8e18
 KIND_NAMES = ("unknown", "human", "tool")
 
 #: Roles of whole numbers, in the order in which they are checked: role -> what a message calls it.
@@ -180,10 +179,8 @@ def _times(expressions: Mapping[str, str], text_time: bool, optional: bool) -> P
         return [(f"COALESCE({time}, 'nan'::DOUBLE) AS submitted_at", [], "submitted_at")]
     tests = [
         ("submitted_at IS NULL", "time missing or unreadable"),
-        (
-            f"NOT (submitted_at >= 0 AND submitted_at < {MAXIMUM_TIME})",
-            "time negative, not finite or beyond any clock",
-        ),
+        ("NOT isfinite(submitted_at)", "time not finite"),
+        ("submitted_at < 0", "time negative"),
     ]
     return [(f"{time} AS submitted_at", tests, "submitted_at")]
 
@@ -195,13 +192,14 @@ def _counts(expressions: Mapping[str, str], zero_prompts: bool) -> Part:
             continue
         tests = [
             (f"{role} IS NULL", f"{name} missing or not a number"),
-            (f"NOT (abs({role}) <= {MAXIMUM_TOKENS})", f"{name} not finite or above {MAXIMUM_TOKENS:,}"),
+            (f"NOT isfinite({role})", f"{name} not finite"),
+            (f"{role} > {MAXIMUM_TOKENS}", f"{name} above {MAXIMUM_TOKENS:,}"),
             (f"{role} < 0", f"{name} negative"),
             (f"{role} <> floor({role})", f"{name} not a whole number"),
         ]
         if role == "input_tokens" and not zero_prompts:
             tests.append((f"{role} = 0", f"{name} of 0 tokens"))
-        column = f"CAST(CASE WHEN abs({role}) <= {MAXIMUM_TOKENS} THEN {role} ELSE 0 END AS BIGINT) AS {role}"
+        column = f"COALESCE(TRY_CAST({role} AS BIGINT), 0) AS {role}"
         parts.append((f"TRY_CAST({expressions[role]} AS DOUBLE) AS {role}", tests, column))
     return parts
 

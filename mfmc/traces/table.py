@@ -77,7 +77,7 @@ class Gaps(NamedTuple):
         return self.seconds[~self.censored]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Trace:
     """Turns as a pyarrow table of `COLUMNS` (and perhaps block_hashes), sorted by conversation and turn.
 
@@ -107,6 +107,10 @@ class Trace:
         if block_hashes is not None:
             arrays["block_hashes"] = block_hashes
         return cls(pa.table(arrays), **settings)
+
+    def __repr__(self) -> str:
+        size = f"{len(self):,} turns in {self.lengths.size:,} conversations"
+        return f"Trace({self.format}: {size}, clock {self.clock})"
 
     def __len__(self) -> int:
         """Turns."""

@@ -7,7 +7,9 @@ not: the second way is slow but rejects single rows.
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from mfmc.errors import InputError
@@ -17,12 +19,18 @@ from mfmc.traces.staging import COUNTS, TEXTS, Draft, stage
 
 
 def connect() -> Any:
-    """A private in-memory duckdb that keeps the order of rows and brings no settings from outside."""
+    """A connection to an in-memory duckdb, to be closed after use; temporary tables and views are its own."""
+    return _engine(os.getpid()).cursor()
+
+
+@cache
+def _engine(process: int) -> Any:
+    """One duckdb a process: starting it takes longer than reading a small file. A fork gets its own."""
     import duckdb
 
-    connection = duckdb.connect(":memory:", config={"preserve_insertion_order": True})
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
+    engine = duckdb.connect(":memory:", config={"preserve_insertion_order": True})
+    engine.execute("SET GLOBAL TimeZone = 'UTC'")
+    return engine
 
 
 def csv_header(source: Source) -> list[str]:
@@ -47,6 +55,12 @@ def stage_csv(source: Source, columns: Mapping[str, str], format: str, **checks:
     import duckdb
 
     header = csv_header(source)
+    missing = [name for name in columns.values() if name not in header]
+    if missing:
+        raise InputError(
+            f"{source.path}: format {format} needs the columns {', '.join(columns.values())}; the header"
+            f" {', '.join(header)[:200]!r} lacks {', '.join(missing)}"
+        )
     place = {role: header.index(name) for role, name in columns.items()}
     expressions = {role: f"c{index}" for role, index in place.items()}
     times = csv_sample(source, columns["submitted_at"]) if "submitted_at" in columns else []

@@ -100,7 +100,7 @@ def _checked(source: Source, columns: Mapping[str, str], names: list[str]) -> di
 
     for role, name in columns.items():
         if role not in ROLE_NAMES:
-            near = get_close_matches(role, ROLE_NAMES, 1)
+            near = get_close_matches(role, ROLE_NAMES, 1, cutoff=0.5)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InputError(f"columns.{role} is no role: choose of {', '.join(ROLE_NAMES)}{hint}")
         if name not in names:

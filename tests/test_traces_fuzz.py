@@ -1,0 +1,255 @@
+"""Every reader under mutation: whatever happens to a file, the counts add up or one clear line says what is
+wrong.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mfmc.errors import InputError
+from mfmc.traces import read_trace, validate_trace
+
+pytest.importorskip("duckdb")
+
+ODD_VALUES = (
+    None, "", " ", "abc", "NaN", "-1", -1, 0, 1.5, 1e400, -1e400, float("nan"), 2**63, 10**30, 1e18, True, False, [], [1],
+    [None], ["a"], {}, {"a": 1}, "\u0000", "\ud83d", "é" * 3, "1e3", "0x10", "12 ", '"', "a,b", "1\n2",
+)  # fmt: skip
+
+
+def objects(format):
+    """A small well-formed file of every JSON format, as rows to mutate."""
+    hashes = [[0, 1], [0, 1, 2, 3], [7], [0, 1, 2, 4, 5]]
+    lengths = [(900, 20), (1700, 30), (100, 5), (2400, 7)]
+    match format:
+        case "mooncake":
+            return [
+                {"timestamp": 1000 * i, "input_length": a, "output_length": b, "hash_ids": h}
+                for i, ((a, b), h) in enumerate(zip(lengths, hashes))
+            ]
+        case "qwen_bailian":
+            return [
+                {"chat_id": i, "parent_chat_id": i - 1 if i else -1, "timestamp": i / 2, "input_length": a,
+                 "output_length": b, "type": "text", "turn": i + 1, "hash_ids": h}
+                for i, ((a, b), h) in enumerate(zip(lengths, hashes))
+            ]  # fmt: skip
+        case "ragpulse":
+            return [
+                {"timestamp": str(i), "input_length": a, "output_length": b, "session_id": f"s{i % 2}",
+                 "hash_ids": {"sys_prompt": h, "passages_ids": [], "history": [1], "web_search": [], "user_input": [i]}}
+                for i, ((a, b), h) in enumerate(zip(lengths, hashes))
+            ]  # fmt: skip
+        case "tracelab":
+            return [
+                {"session_id": "s", "round_index": i, "round_id": "r", "input_tokens_total": a, "prefix_tokens": a // 2,
+                 "newly_append_tokens": a - a // 2, "output_tokens": b, "first_input_event_type": "user_message",
+                 "timing_events": [{"event_type": "user_message", "timestamp": f"2026-06-01T05:40:2{i}.151Z"}]}
+                for i, (a, b) in enumerate(lengths)
+            ]  # fmt: skip
+        case "lmcache_agent":
+            return [
+                {
+                    "timestamp": 10**15 + 10**6 * i,
+                    "session_id": f"s{i % 2}",
+                    "input": "a" * a,
+                    "output": "b" * b,
+                }
+                for i, (a, b) in enumerate(lengths)
+            ]
+        case "kv_cache_tester":
+            return [
+                {"id": "t", "block_size": 64, "requests": [
+                    {"t": float(i), "type": "n", "in": a, "out": b, "hash_ids": h, "input_types": ["text"]}
+                    for i, ((a, b), h) in enumerate(zip(lengths, hashes))
+                ] + [{"type": "subagent", "requests": [{"t": 1.0, "in": 64, "out": 1, "hash_ids": [1]}]}]}
+            ]  # fmt: skip
+        case "sharegpt":
+            talk = [{"from": "human", "value": "abcd"}, {"from": "gpt", "value": "efgh"}]
+            return [{"id": f"x_{i}", "conversations": talk * i} for i in range(4)]
+        case "vllm_multi_turn":
+            talk = [{"role": "user", "content": "abcd"}, {"role": "assistant", "content": "efgh"}]
+            return [{"id": f"x{i}", "messages": talk * i} for i in range(4)]
+
+
+JSON_FORMATS = (
+    "mooncake", "qwen_bailian", "ragpulse", "tracelab", "lmcache_agent", "kv_cache_tester", "sharegpt", "vllm_multi_turn",
+)  # fmt: skip
+CSV_FILES = {
+    "burstgpt": "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    "5,1,1,GPT,100,20,120,x\n9,1,1,GPT,130,3,133,x\n9,,1,GPT,10,5,15,x\n",
+    "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
+    "2023-11-16 18:15:50.9951690,396,109\n2023-11-16 18:15:51.2224670,879,55\n",
+    "vidur": "arrived_at,num_prefill_tokens,num_decode_tokens\n0.1,100,10\n0.2,90,9\n0.3,80,8\n",
+    "agentic_steps": "trace,step,kind,t_s,think_time_s,api_time_s,in_tokens,shared_prefix_tokens,out_tokens\n"
+    "a,0,human,0.0,0.0,7.3,1000,0,169\na,1,tool,19.0,12.0,9.1,1200,960,296\nb,0,human,0.0,0.0,1.0,50,0,1\n",
+    "sharegpt_turns": "conv,turn,prompt_tokens,response_tokens\n0,0,34,244\n0,1,36,320\n1,0,0,5\n2,0,9,1\n",
+    "generic": "session_id,timestamp,input_length,output_length\n1,1700000000,10,5\n1,1700000009,30,5\n2,1700000001,5,5\n",
+}
+
+
+def mutate_values(rows, chance: random.Random):
+    """Swap types, drop, add and repeat fields and rows, anywhere in nested rows."""
+    for _ in range(chance.randint(1, 4)):
+        place = rows
+        while True:
+            if isinstance(place, list) and place and chance.random() < 0.9:
+                key = chance.randrange(len(place))
+            elif isinstance(place, dict) and place:
+                key = chance.choice(list(place))
+            else:
+                break
+            if isinstance(place[key], (list, dict)) and chance.random() < 0.7:
+                place = place[key]
+                continue
+            action = chance.random()
+            if action < 0.6:
+                place[key] = chance.choice(ODD_VALUES)
+            elif action < 0.75:
+                del place[key]
+            elif isinstance(place, list):
+                place.insert(key, place[key])
+            else:
+                place["extra"] = chance.choice(ODD_VALUES)
+            break
+    return rows
+
+
+def mutate_bytes(data: bytes, chance: random.Random) -> bytes:
+    """Cut, repeat, overwrite and insert."""
+    for _ in range(chance.randint(0, 3)):
+        if not data:
+            break
+        a, b = sorted(chance.randrange(len(data) + 1) for _ in range(2))
+        action = chance.randrange(6)
+        if action == 0:
+            data = data[:a]
+        elif action == 1:
+            data = data[:a] + data[b:]
+        elif action == 2:
+            data = data[:b] + data[a:b] + data[b:]
+        elif action == 3:
+            data = data[:a] + bytes(chance.randrange(256) for _ in range(chance.randint(1, 4))) + data[a:]
+        elif action == 4:
+            data = (
+                data[:a]
+                + chance.choice([b"\n", b"\r\n", b'"', b",", b"{", b"}", b"[", b"\0", b"\xff"])
+                + data[a + 1 :]
+            )
+        else:
+            data = data.replace(b"\n", b"\r\n") if chance.random() < 0.5 else data + b"\n\n"
+    return data
+
+
+def json_bytes(rows, format, chance: random.Random) -> bytes:
+    if format == "kv_cache_tester" and len(rows) == 1:
+        return json.dumps(rows[0]).encode("utf-8", "surrogatepass")
+    if format in ("sharegpt", "vllm_multi_turn") and chance.random() < 0.7:
+        return json.dumps(rows).encode("utf-8", "surrogatepass")
+    text = [json.dumps(row, ensure_ascii=chance.random() < 0.5) for row in rows]
+    if text and chance.random() < 0.2:  # a key twice
+        row = chance.randrange(len(text))
+        text[row] = text[row].replace("{", '{"timestamp": 5, "input_length": "x", ', 1)
+    return "".join(line + "\n" for line in text).encode("utf-8", "surrogatepass")
+
+
+def csv_bytes(text: str, chance: random.Random) -> bytes:
+    rows = list(csv.reader(io.StringIO(text)))
+    body = mutate_values(rows[1:], chance) if chance.random() < 0.7 else rows[1:]
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(rows[0])
+    for row in body:
+        writer.writerow(row if isinstance(row, list) else [row])
+    return out.getvalue().replace("\r\n", "\n").encode("utf-8", "surrogatepass")
+
+
+def check(path, format):
+    """InputError in one line, or a trace whose counts add up and which everything else accepts."""
+    for named in (None, format):
+        try:
+            trace = read_trace(path, format=named)
+        except InputError as error:
+            assert str(error) and "\n" not in str(error)
+            continue
+        rows = trace.rejections
+        assert rows.rows_read == rows.rows_kept + rows.count and rows.rows_kept >= 0
+        if trace.format not in ("sharegpt", "vllm_multi_turn"):  # there a row is a message
+            assert rows.rows_kept == len(trace)
+            assert np.unique(trace.source_row).size == len(trace) and trace.source_row.max() <= rows.rows_read
+        assert all(len(entry.first_rows) == min(entry.count, 5) for entry in rows.by_reason.values())
+        assert np.array_equal(
+            np.flatnonzero(trace.turn == 1), np.flatnonzero(np.diff(trace.conversation, prepend=-1))
+        )
+        assert (trace.history_tokens >= 0).all() and (trace.new_prompt_tokens >= 0).all()
+        assert (trace.response_tokens >= 0).all() and (trace.gaps().seconds >= 0).all()
+        try:
+            assert (trace.conversations(128).prompt_tokens >= 0).all()
+            validate_trace(trace)
+            trace.arrival_rate()
+        except InputError as error:
+            assert "\n" not in str(error)
+
+
+FUZZ = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+
+
+@pytest.mark.parametrize("format", JSON_FORMATS)
+@FUZZ
+@given(seed=st.integers(0, 2**32))
+def test_json_readers_survive(format, seed, tmp_path_factory):
+    chance = random.Random(seed)
+    rows = mutate_values(objects(format), chance) if chance.random() < 0.8 else objects(format)
+    data = mutate_bytes(json_bytes(rows, format, chance), chance)
+    path = tmp_path_factory.getbasetemp() / f"{format}.json"
+    path.write_bytes(mutate_bytes(gzip.compress(data), chance) if chance.random() < 0.15 else data)
+    check(path, format)
+
+
+@pytest.mark.parametrize("format", CSV_FILES)
+@FUZZ
+@given(seed=st.integers(0, 2**32))
+def test_csv_readers_survive(format, seed, tmp_path_factory):
+    chance = random.Random(seed)
+    data = csv_bytes(CSV_FILES[format], chance)
+    if chance.random() < 0.6:
+        data = mutate_bytes(data, chance)
+    path = tmp_path_factory.getbasetemp() / f"{format}.csv"
+    path.write_bytes(gzip.compress(data) if chance.random() < 0.1 else data)
+    check(path, format)
+
+
+@FUZZ
+@given(seed=st.integers(0, 2**32))
+def test_binary_readers_survive(seed, tmp_path_factory):
+    """Parquet of odd types and values, and damaged."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    chance = random.Random(seed)
+    columns = {
+        "session_id": ["a", "a", "b", None],
+        "timestamp": [1.0, 2.0, 3.0, 4.0],
+        "input_length": [5, 9, 7, 3],
+    }
+    columns["output_length"] = [1, 2, 3, 4]
+    for name in columns:
+        if chance.random() < 0.4:
+            odd = chance.choice(
+                [[1, None, -1, 2**40], [0.5, float("nan"), float("inf"), 2.0], ["x", "7", "", None], [True] * 4,
+                 [b"\xff", b"1", None, b""], [[1], [], None, [2]], [{"a": 1}] * 4, [None] * 4]
+            )  # fmt: skip
+            columns[name] = odd
+    path = tmp_path_factory.getbasetemp() / "odd.parquet"
+    pq.write_table(pa.table(columns), path)
+    if chance.random() < 0.4:
+        path.write_bytes(b"PAR1" + mutate_bytes(path.read_bytes()[4:], chance))
+    check(path, "generic")
