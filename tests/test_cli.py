@@ -167,7 +167,7 @@ def test_precision_and_cache_are_the_runs_own(mfmc, monkeypatch):
     before = jax.config.jax_enable_x64, jax.config.jax_compilation_cache_dir
     assert mfmc(*FAST, "-m", "runtime.precision=float32,float64").status == 0
     assert [dtype for dtype, _ in seen] == ["float32", "float64"]
-    assert seen[0][1] == str(Path(".cache/mfmc/jax").absolute())
+    assert Path(seen[0][1]).parent == Path(".cache/mfmc").absolute()
     assert (jax.config.jax_enable_x64, jax.config.jax_compilation_cache_dir) == before
 
 
@@ -424,11 +424,11 @@ def test_keys_are_dotted():
     assert {"gaps", "gaps.mean", "tokens.prompt.kind"} <= set(keys_of(WorkloadSection))
 
 
-def test_the_command_starts_light_and_refuses_without_jax(tmp_path):
-    """A refusal needs neither jax nor matplotlib; it works from any folder and through `python -m mfmc`."""
+def test_the_command_starts_light_and_refuses_from_any_folder(tmp_path):
+    """A refusal draws and compiles nothing; it works from any folder and through `python -m mfmc`."""
     code = (
         "import sys; from mfmc.cli import main; status = main(['study=mean_field', 'capacities=[0]']);"
-        "sys.exit(100 if {'matplotlib', 'scipy'} & set(sys.modules) else status)"
+        "sys.exit(100 if {'matplotlib', 'numba'} & set(sys.modules) else status)"
     )
     for command in (["-c", code], ["-m", "mfmc", "study=mean_field", "capacities=[0]"]):
         done = subprocess.run(

@@ -6,7 +6,9 @@ is undone after a run, so that a job computes the same bits alone or after other
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 import re
 import sys
 from collections.abc import Iterator
@@ -40,6 +42,10 @@ def prepared(runtime: RuntimeSection) -> Iterator[None]:
         "jax_compilation_cache_dir": _cache_folder(),
         "jax_persistent_cache_min_compile_time_secs": 0.2,
     }
+    if "JAX_LOGGING_LEVEL" not in os.environ:
+        # Reading a CPU program from the cache logs pages of false alarm: XLA lists its own tuning hints
+        # (prefer-no-gather) among the features that the processor lacks. What fails is raised all the same.
+        wanted["jax_logging_level"] = "CRITICAL"
     if runtime.platform == "cpu":
         wanted["jax_platforms"] = "cpu"
     before = {name: getattr(jax.config, name) for name in wanted}
@@ -51,6 +57,16 @@ def prepared(runtime: RuntimeSection) -> Iterator[None]:
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
+
+
+def _processor() -> str:
+    """A short name for this kind of processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    features = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    return hashlib.sha256(features.encode()).hexdigest()[:8]
 
 
 def _set_threads(threads: int | None) -> None:
@@ -77,26 +93,30 @@ def _check_devices(runtime: RuntimeSection) -> None:
     import jax
 
     devices = jax.devices()
-    platform = devices[0].platform
-    if runtime.platform != "auto" and platform != runtime.platform:
+    found = devices[0].platform
+    if runtime.platform != "auto" and found != runtime.platform:
         raise InputError(
-            f"runtime.platform={runtime.platform}: jax computes on {platform} here;"
+            f"runtime.platform={runtime.platform}: jax computes on {found} here;"
             f" use runtime=default, or install jax for that device (pip install 'mfmc[cuda12]')"
         )
     if runtime.devices is not None and runtime.devices > len(devices):
         cure = (
             "it started with that many in this process; call mfmc afresh"
-            if platform == "cpu"
+            if found == "cpu"
             else f"give at most {len(devices)}"
         )
         raise InputError(
-            f"runtime.devices={runtime.devices}: jax has {len(devices)} {platform} device(s): {cure}"
+            f"runtime.devices={runtime.devices}: jax has {len(devices)} {found} device(s): {cure}"
         )
 
 
 def _cache_folder() -> str | None:
-    """Where compiled programs are kept between runs; None where it cannot be written."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mfmc" / "jax"
+    """Where compiled programs are kept between runs; None where it cannot be written.
+
+    Machines that share a home folder do not share programs: code for one processor may not run on another.
+    """
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = caches / "mfmc" / f"jax-{_processor()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
