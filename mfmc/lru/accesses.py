@@ -42,7 +42,8 @@ class AccessStream:
     that it had before; ``previous`` and ``next`` index the accesses of the same conversation before and
     after (-1 and n where there is none). Whole-number ids of conversations are kept, others are numbered.
     With ``tokens`` (T), ``shared_tokens`` and ``block_tokens`` (k) the token accounting is there too.
-    ``row`` is the place of each access in the arrays it came from. ``counted`` marks the accesses that
+    ``row`` is the place of each access in the arrays it came from; ``final`` marks a conversation's last turn
+    (its last access here, unless the stream was told). ``counted`` marks the accesses that
     ratios count (all, unless the stream was given a warm-up).
     """
 
@@ -53,6 +54,7 @@ class AccessStream:
     previous: Integers
     next: Integers
     row: Integers
+    final: NDArray[np.bool_]
     tokens: Integers | None = None
     shared_tokens: Integers | None = None
     block_tokens: int | None = None
@@ -111,6 +113,7 @@ def accesses_from_arrays(
     tokens: ArrayLike | None = None,
     new_tokens: ArrayLike | None = None,
     block_tokens: int | None = None,
+    final: ArrayLike | None = None,
 ) -> AccessStream:
     """An access stream from one row per access, in any order.
 
@@ -121,6 +124,9 @@ def accesses_from_arrays(
       context) or equal. Without ``history``, R is the running sum of ``new``.
     * or ``tokens`` T of the whole prompt with ``block_tokens`` k, and ``new_tokens`` likewise; R follows
       the paper's Appendix E unless ``history`` is given as well.
+
+    ``final`` (bool) tells which accesses are their conversation's last turn, where the stream may end
+    before it.
 
     Raises InputError that names the first offending row.
     """
@@ -156,8 +162,11 @@ def accesses_from_arrays(
     else:
         raise InputError("an access stream needs history or new (blocks), or tokens with block_tokens")
     _refuse_overflow(size if total is None else np.maximum(size, total))
+    named = np.asarray(conversation)
+    owner = named[row].astype(np.int64, copy=False) if named.dtype.kind in "iuf" else ids[row]
+    ends = following == len(times) if final is None else np.asarray(final, dtype=bool)[row]
     return AccessStream(
-        times[row], ids[row], size, shared, previous, following, row, total, shared_tokens, block_tokens
+        times[row], owner, size, shared, previous, following, row, ends, total, shared_tokens, block_tokens
     )
 
 

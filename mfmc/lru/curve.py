@@ -7,7 +7,6 @@ capacities.
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import InputError
 from .accesses import AccessStream, Integers
 from .counts import Count, Growth, Tally
-from .replay import checked_capacity, chosen_backend, chosen_eviction, displaced_sizes
+from .replay import checked_capacity, chosen_backend, chosen_eviction, displaced_sizes, spans
 
 NO_LIMIT = 2**62
 
@@ -107,8 +106,7 @@ def hit_ratio_curve(
 
     from .displacement import displacements
 
-    threads = min(len(os.sched_getaffinity(0)), max((end - begin) // 2**18, 1))
-    edges = np.linspace(begin, end, threads + 1).astype(np.int64)
+    edges = spans(begin, end)
 
     def count(start: int, stop: int) -> Counts:
         counts = Counts(stream, accounting, eviction, max_capacity)
@@ -116,7 +114,7 @@ def hit_ratio_curve(
             counts.add(stream, piece, displaced, moved)
         return counts
 
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(len(edges)) as pool:
         first, *others = pool.map(count, edges[:-1], edges[1:])
     for counts in others:
         first.merge(counts)

@@ -75,7 +75,16 @@ def slices(stream: AccessStream, rows: int = CHUNK) -> Iterator[AccessStream]:
         end = min(begin + rows, len(stream))
         cut = {
             name: value[begin:end]
-            for name in ("time", "conversation", "history", "shared", "row", "tokens", "shared_tokens")
+            for name in (
+                "time",
+                "conversation",
+                "history",
+                "shared",
+                "row",
+                "final",
+                "tokens",
+                "shared_tokens",
+            )
             if (value := getattr(stream, name)) is not None
         }
         previous, following = stream.previous[begin:end], stream.next[begin:end]

@@ -14,6 +14,7 @@ from .accesses import AccessStream, Integers
 
 EVICTIONS = ("conversation", "block")
 BACKENDS = ("numba", "xla")
+MIN_SPAN = 1 << 16  # accesses that are worth a thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +89,7 @@ def replay_threads(
 
     n = len(held)
     found = np.zeros(n, dtype=np.int64 if by_block else np.bool_)
-    edges = np.linspace(0, n, min(len(os.sched_getaffinity(0)), max(n // 65536, 1)) + 1).astype(np.int64)
+    edges = spans(0, n)
 
     def serve(begin: int, end: int) -> None:
         start = warm_start(following, held, moved, capacity, begin)
@@ -109,6 +110,12 @@ def chosen_eviction(eviction: str) -> str:
     if eviction not in EVICTIONS:
         raise InputError(f"eviction {eviction!r} is unknown: choose one of {', '.join(EVICTIONS)}")
     return eviction
+
+
+def spans(begin: int, end: int) -> Integers:
+    """Edges of equal spans of the accesses begin..end-1, one for each core but none shorter than MIN_SPAN."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return np.linspace(begin, end, min(cores, max((end - begin) // MIN_SPAN, 1)) + 1).astype(np.int64)
 
 
 def checked_capacity(capacity: int) -> int:
