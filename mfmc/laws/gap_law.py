@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mfmc.errors import InputError
 from mfmc.laws.inversion import gap_functions, residual_functions, solve_quantile
 from mfmc.laws.namespace import JAX, Namespace, namespace
 from mfmc.laws.quantile_table import cached_table
@@ -93,13 +94,23 @@ class GapLaw:
 
     def _draw(self, key: jax.Array, shape: tuple[int, ...], residual: bool) -> jax.Array:
         """Closed forms where there are any, else a table; a law with traced parameters is solved for."""
-        leaves = jax.tree.leaves(self)
-        if self.is_solved(residual) and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            plain = jax.tree.map(float, self)
-            return cached_table(plain, residual).at(*random_tails(key, shape))
+        traced = any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(self))
+        if self.is_solved(residual) and not traced:
+            return cached_table(self.concrete(), residual).at(*random_tails(key, shape))
         v, upper = random_tails(key, shape)
         p, q = jnp.where(upper, 1 - v, v), jnp.where(upper, v, 1 - v)
         return self._residual_inverse(JAX, p, q) if residual else self._inverse(JAX, p, q)
+
+    def concrete(self) -> GapLaw:
+        """This law with plain numbers for parameters, for computations on the host."""
+        leaves = jax.tree.leaves(self)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+            raise InputError(f"{type(self).__name__}: the parameters are traced; build tables and renewal "
+                             "integrals outside jit and pass them in")  # fmt: skip
+        return self._from_host() if any(isinstance(leaf, jax.Array) for leaf in leaves) else self
+
+    def _from_host(self) -> GapLaw:
+        return type(self)(*(np.asarray(value) for value in vars(self).values()))
 
     def is_solved(self, residual: bool) -> bool:
         """Whether the quantile of the (residual) gap is solved for numerically, for want of a closed form."""

@@ -144,6 +144,9 @@ class EmpiricalGaps(GapLaw):
     def breakpoints(self) -> tuple[float, ...]:
         return tuple(np.asarray(self.knots)[1:].tolist())
 
+    def _from_host(self) -> GapLaw:
+        return jax.tree.map(np.asarray, self)
+
     def _piece(self, ns: Namespace, t: Any) -> tuple[Any, ...]:
         """For each t: its piece's left knot, right knot, F at both, and the piece's index."""
         knots, heights = ns.xp.asarray(self.knots), ns.xp.asarray(self.heights)

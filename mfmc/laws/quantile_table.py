@@ -101,6 +101,7 @@ def lookup_words(table: QuantileTable, words: jax.Array) -> jax.Array:
 
 def quantile_table(law: GapLaw) -> QuantileTable:
     """Table of the gap's quantile; its leaves are numpy arrays, so `jax.device_put` it before a loop."""
+    law = law.concrete()
     if hasattr(law, "piecewise"):
         return piecewise_table(*law.piecewise(), residual=False)
 
@@ -118,6 +119,7 @@ def residual_table(law: GapLaw, horizon: float = math.inf) -> QuantileTable:
     """Table of the residual gap given that it is at most `horizon`: the inverse of I(r) / I(horizon)."""
     if not horizon > 0:
         raise InputError(f"residual_table: horizon={horizon!r} is not allowed; give a time above 0")
+    law = law.concrete()
     if hasattr(law, "piecewise"):
         return piecewise_table(*law.piecewise(), residual=True, horizon=horizon)
     mean = law.mean
