@@ -68,7 +68,8 @@ def lru_hit_rates(
         lap = _one_lap(steps, starts, period)
         stream, _ = _stationary_stream(steps, lap, period, warm_up, int(capacities.max()))
         # One token a block, and only covered steps reuse anything: the curve counts just the tokens wanted.
-        curve = hit_ratio_curve(stream, "token", max_capacity=int(capacities.max()))
+        # No largest capacity is given, because it would cost an array of as many entries.
+        curve = hit_ratio_curve(stream, "token")
         rates[replication] = curve.served(capacities) / looked_up
     return LruReplay(
         capacities=capacities,
