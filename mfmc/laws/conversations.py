@@ -173,7 +173,7 @@ class BlockConversations(ConversationLaw):
 @lru_cache(maxsize=64)
 def _block_histories(law: BlockConversations) -> HistoryTable:
     pmf, classes = law.turn_pmf(), law.classes()
-    size = max(histories[-1].size for _, histories in classes)
+    size = max(history.size for _, histories in classes for history in histories)
     ends, continues = np.zeros((pmf.size, size)), np.zeros((pmf.size, size))
     for m, histories in classes:
         for n, history in enumerate(histories, start=1):
