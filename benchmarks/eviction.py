@@ -73,7 +73,7 @@ def main() -> None:
     }
     for name, run in parts.items():
         seconds = best(run, count)
-        print(f"{name}, {count:,} steps: {seconds:.3f} s, {count / seconds / 1e6:.1f} M steps/s")
+        print(f"{name}, {count:,} steps: {seconds:.3f} s, {count / seconds / 1e6:.2f} M steps/s")
 
 
 if __name__ == "__main__":
