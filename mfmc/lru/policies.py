@@ -72,9 +72,7 @@ def replay_policy(
     if policy not in POLICIES:
         raise InputError(f"policy {policy!r} is unknown: choose one of {', '.join(POLICIES)}")
     capacity = checked_capacity(capacity)
-    sizes = stream.sizes(accounting)
-    hit = POLICIES[policy](stream, capacity, accounting) & (sizes.reuse > 0)
-    return Replay(stream, capacity, accounting, np.where(hit, sizes.reuse, 0), hit)
+    return Replay(stream, capacity, accounting, POLICIES[policy](stream, capacity, accounting))
 
 
 def compare_policies(

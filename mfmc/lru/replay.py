@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,26 +20,44 @@ MIN_SPAN = 1 << 16  # accesses that are worth a thread
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What a cache served: ``served`` blocks [n] of the ``content`` blocks [n] that each access looked up.
+    """What a cache served of a stream: ``found`` [n] holds blocks (``block`` eviction) or flags
+    (``conversation``).
 
-    ``hit`` bool [n] is True where everything reusable was served. ``counted`` are the accesses of the ratios.
+    Ratios are over the counted accesses of the stream, first turns included.
     """
 
     stream: AccessStream
     capacity: int
     accounting: str
-    served: Integers
-    hit: NDArray[np.bool_]
+    found: NDArray
+
+    @cached_property
+    def served(self) -> Integers:
+        """Blocks served at each access, int64 [n], of the ``content`` that it looks up."""
+        if self.found.dtype != np.bool_:
+            return self.found
+        return np.where(self.found, self.stream.sizes(self.accounting).reuse, 0)
+
+    @cached_property
+    def hit(self) -> NDArray[np.bool_]:
+        """Accesses that found everything that they could reuse, bool [n]."""
+        reuse = self.stream.sizes(self.accounting).reuse
+        complete = self.found if self.found.dtype == np.bool_ else self.found == reuse
+        return complete & (reuse > 0)
 
     @property
     def hit_ratio(self) -> float:
-        """Blocks served over blocks looked up, (12) and (24), first turns included in the latter."""
-        counted = self.stream.counted
-        return float(self.served[counted].sum() / self.stream.sizes(self.accounting).content[counted].sum())
+        """Blocks served over blocks looked up: (12) and (24)."""
+        counted, sizes = self.stream.counted, self.stream.sizes(self.accounting)
+        if self.found.dtype == np.bool_:
+            served = np.sum(sizes.reuse[counted], where=self.found[counted])
+        else:
+            served = np.sum(self.found[counted])
+        return float(served / np.sum(sizes.content[counted]))
 
     @property
     def request_hit_ratio(self) -> float:
-        """Share of the counted accesses, first turns included, that found everything reusable."""
+        """Share of the accesses that found everything reusable."""
         return float(self.hit[self.stream.counted].mean())
 
     @property
@@ -68,17 +87,14 @@ def replay_lru(
     """
     by_block = chosen_eviction(eviction) == "block"
     capacity = checked_capacity(capacity)
-    sizes = stream.sizes(accounting)
-    held, moved = displaced_sizes(stream, accounting, eviction)
+    links = stream.previous, stream.next, *displaced_sizes(stream, accounting, eviction)
     if chosen_backend(backend) == "xla":
         from .lanes import replay_lanes
 
-        found = replay_lanes(stream.previous, stream.next, held, moved, capacity, by_block)
+        found = replay_lanes(*links, capacity, by_block)
     else:
-        found = replay_threads(stream.previous, stream.next, held, moved, capacity, by_block)
-    served = found if by_block else np.where(found, sizes.reuse, 0)
-    hit = (served == sizes.reuse) & (sizes.reuse > 0)
-    return Replay(stream, capacity, accounting, served, hit)
+        found = replay_threads(*links, capacity, by_block)
+    return Replay(stream, capacity, accounting, found)
 
 
 def replay_threads(
