@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ def why_larger_evicts_more(figure: Figure, result: Result) -> None:
     stays = result.tables["residence"]
     outcome = {row["budget"]: row for row in result.tables["table"] if row["trace"] == "alternating"}
     budgets = sorted(outcome)
-    working_set = max(stay["bottom"] + stay["nbytes"] for stay in stays)
+    working_set = max((stay["bottom"] + stay["nbytes"] for stay in stays), default=1)
     figure.set_size_inches(8.6, 6.4)
     rows = figure.subplots(len(budgets), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, budget in zip(rows, budgets):
@@ -75,13 +76,19 @@ def why_larger_evicts_more(figure: Figure, result: Result) -> None:
     rows[-1].set_xlabel(
         "request, and its branch   (✓ hit   × eviction   B8: checkpoint of branch B after 8 tokens)"
     )
-    few, more = (outcome[budget] for budget in budgets[:2])
-    rows[0].set_title(
-        f"{more['budget'] / 1024:g} KiB keep two checkpoints of one branch where {few['budget'] / 1024:g} KiB"
-        f" keep one,\nso each switch of branch evicts two: {more['evictions']} evictions"
-        f" against {few['evictions']},"
-        f" and still {more['hits'] or 'no'} hits"
-    )
+    rows[0].set_title(eviction_finding([outcome[budget] for budget in budgets]))
+
+
+def eviction_finding(outcome: list[dict[str, Any]]) -> str:
+    """The title: the first step to a larger budget that evicts more and serves no more hits."""
+    for few, more in pairwise(outcome):
+        if more["evictions"] > few["evictions"] and more["hits"] == few["hits"]:
+            return (
+                f"{more['budget'] / 1024:g} KiB keep two checkpoints of one branch where"
+                f" {few['budget'] / 1024:g} KiB keep one,\nso each switch of branch evicts two:"
+                f" {more['evictions']} evictions against {few['evictions']}, and still {more['hits'] or 'no'} hits"
+            )
+    return "What each budget holds while two branches alternate"
 
 
 def draw_stays(axes: Axes, stays: list[dict[str, Any]], requests: int) -> None:
@@ -182,12 +189,9 @@ def conversation_budgets(figure: Figure, result: Result) -> None:
         filled = np.maximum.accumulate(result.arrays[curve]) * block / 1e6
         hits = ceiling * result.arrays["displacement_cdf"]
         axes.plot([*filled, 2 * filled[-1]], [*hits, hits[-1]], color=COLORS[i], linewidth=1.3, label=name)
-    exact = sorted(
-        (row for row in sweep if row["exact_hit_ratio"] is not None), key=lambda row: row["budget"]
-    )
     axes.plot(
-        [row["budget"] / 1e6 for row in exact],
-        [row["exact_hit_ratio"] for row in exact],
+        result.arrays["exact_capacity"] * block / 1e6,
+        result.arrays["exact_hit_ratio"],
         color="black",
         linestyle="--",
         linewidth=1.1,
@@ -233,18 +237,18 @@ def bistability(figure: Figure, result: Result) -> None:
     )
     roots = np.flatnonzero(np.diff(np.sign(every - budget)))
     curve.plot(times[roots], np.full(len(roots), budget), "o", color="black")
-    for root, name in zip(roots[[0, -1]], ("cold", "had more")):
+    for root, name, shift, side in ((roots[0], "cold", -7, "right"), (roots[-1], "had more", 7, "left")):
         curve.annotate(
             name,
             (times[root], budget),
-            xytext=(-6, -13),
+            xytext=(shift, -12),
             textcoords="offset points",
-            ha="right",
+            ha=side,
             fontsize=8.5,
         )
     label(
         curve,
-        f"Full-prefix checkpoints: d(t) = budget at {apart['roots']} times t",
+        f"Full prefixes: {apart['roots']} characteristic times at one budget",
         "time t since the last use (unit of the gaps)",
         "displaced d(t) (MB)",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def workload_of(rate: float, gaps) -> Workload:
 
 
 def stream_of(workload: Workload, horizon: float, seed: int, warmup: float = 20.0):
-    """A stationary stream, one conversation at a time; what comes before time 0 is thrown away."""
+    """A stationary stream, one conversation at a time; the last 70% of (0, horizon) count."""
     rng = np.random.default_rng(seed)
     conversations = rng.poisson(workload.arrival_rate * (horizon + warmup))
     turns = rng.geometric(1 - CONTINUATION, size=conversations)
@@ -49,7 +50,8 @@ def stream_of(workload: Workload, horizon: float, seed: int, warmup: float = 20.
         owners.append(np.full(turn, owner))
     time, owner, history = map(np.concatenate, (times, owners, histories))
     kept = (time >= 0) & (time < horizon)
-    return accesses_from_arrays(time[kept], owner[kept], history=history[kept])
+    stream = accesses_from_arrays(time[kept], owner[kept], history=history[kept])
+    return replace(stream, counted=slice(int(np.searchsorted(stream.time, 0.3 * horizon)), None))
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +156,9 @@ def test_conversations_pay_from_the_predicted_budget_on(trace):
         # 3,200 requests on some 500 resident blocks: the mean field is good to about a tenth
         assert row["found_over_predicted_at_drawn_load"] == pytest.approx(1.0, abs=0.15), row
         if row["exact_bytes"] is not None and row["share_of_ceiling"] == 0.5:
-            assert row["found_bytes"] / trace.load_ratio == pytest.approx(row["exact_bytes"], rel=0.06), row
+            assert row["found_bytes"] / trace.drawn_load[row["design"]] == pytest.approx(
+                row["exact_bytes"], rel=0.06
+            ), row
 
 
 def test_a_sweep_that_ends_too_early_is_refused(trace):
@@ -166,7 +170,7 @@ def test_a_sweep_that_ends_too_early_is_refused(trace):
 def test_same_budget_two_outcomes():
     workload = workload_of(120.0, UniformGaps(0.75, 1.25))
     trace = ConversationTrace.from_stream(workload, stream_of(workload, 10.0, seed=3))
-    row = compare_starts(trace, relative=(0.85 * trace.load_ratio,))[0]
+    row = compare_starts(trace, relative=(0.85 * trace.drawn_load["every_checkpoint"],))[0]
     assert row["roots"] == 3
     assert row["cold_hit_ratio"] < 0.1
     assert row["after_plenty_hit_ratio"] > 0.4
@@ -191,7 +195,7 @@ def test_thinning_keeps_whole_conversations(trace):
 def test_residence_stacks_without_overlap_and_within_the_budget():
     from mfmc.checkpoints.experiment import run_experiment
 
-    for budget in (4096, 8192, 10_560, 32_768):
+    for budget in (0, 4096, 8192, 10_560, 32_768):
         records = run_experiment(seeds=[7], budgets=[budget], traces=["alternating"]).results["requests"]
         stays = residence_intervals(records, budget, 528)
         assert sum(stay["left"] is not None for stay in stays) == sum(len(r["evicted"]) for r in records)

@@ -7,6 +7,7 @@ their thresholds from T_C.
 """
 
 from mfmc.checkpoints.audit import audit_evidence
+from mfmc.checkpoints.conversations import draw_stream
 from mfmc.checkpoints.decoder import Decoder, DecoderShape
 from mfmc.checkpoints.designs import DESIGNS
 from mfmc.checkpoints.experiment import run_experiment, write_evidence
@@ -23,6 +24,7 @@ __all__ = [
     "Request",
     "answer",
     "audit_evidence",
+    "draw_stream",
     "run_cache_budget",
     "run_experiment",
     "working_set",

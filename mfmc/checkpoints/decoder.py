@@ -129,13 +129,18 @@ class Decoder:
         def matrix(rows: int, columns: int) -> Floats:
             return draw.normal(scale=rows**-0.5, size=(rows, columns))
 
-        embedding = draw.normal(size=(shape.vocabulary, width))
-        layers = [
-            LayerWeights(
-                *(matrix(width, width) for _ in range(4)), matrix(width, 4 * width), matrix(4 * width, width)
+        def layer() -> LayerWeights:
+            return LayerWeights(
+                query=matrix(width, width),
+                key=matrix(width, width),
+                value=matrix(width, width),
+                output=matrix(width, width),
+                up=matrix(width, 4 * width),
+                down=matrix(4 * width, width),
             )
-            for _ in range(shape.layers)
-        ]
+
+        embedding = draw.normal(size=(shape.vocabulary, width))
+        layers = [layer() for _ in range(shape.layers)]
         return cls(shape, embedding, tuple(layers))
 
     @cached_property

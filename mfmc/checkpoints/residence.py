@@ -18,7 +18,7 @@ def residence_intervals(
     stays: list[dict[str, Any]] = []
     resident: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
     names: dict[tuple[str, tuple[int, ...]], str] = {}
-    first_boundary = min(length for record in records for length in record["admitted"])
+    first_boundary = min((length for record in records for length in record["admitted"]), default=0)
     for record in records:
         tokens = tuple(record["tokens"])
         opening = (record["scope"], tokens[:first_boundary])

@@ -37,6 +37,7 @@ from mfmc.checkpoints.timing import measure_times
 from mfmc.checkpoints.traces import thinned
 from mfmc.checkpoints.working_set import working_set
 from mfmc.lru.accesses import AccessStream
+from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.workload import Workload
 
 
@@ -112,7 +113,7 @@ def run_cache_budget(
         "audit_passed": audit["passed"],
         "audit_failures": audit["failures"],
         "conversation_requests": len(trace.requests),
-        "conversation_load_ratio": trace.load_ratio,
+        "drawn_load": trace.drawn_load,
         "reuse_ceiling": workload.profile("whole").reuse_ceiling,
         "block_bytes": trace.block_bytes,
         "timing_requests": len(few),
@@ -130,14 +131,17 @@ def write_cache_budget(study: CacheBudget, folder: Path) -> None:
 
 
 def curves(workload: Workload, points: int = 500) -> dict[str, np.ndarray]:
-    """d(t) in blocks of the two kinds of design, and the law F of the gaps, on one grid of times."""
+    """d(t) in blocks of the two kinds of design and F(t); the exact hit ratio h(N) of whole content."""
     once, every = (working_set(workload, design) for design in ("keep_longest", "every_checkpoint"))
     kept = np.linspace(0, len(once.times) - 1, points).astype(int)
+    capacities = once.threshold(0.5) * np.linspace(0.5, 1.6, 34)
     return {
         "displacement_time": once.times[kept],
         "displacement_once": once.displaced[kept],
         "displacement_every_checkpoint": every.displaced[kept],
         "displacement_cdf": once.cdf[kept],
+        "exact_capacity": capacities,
+        "exact_hit_ratio": np.array([hit_ratio_exact(workload, capacity) for capacity in capacities]),
     }
 
 

@@ -73,6 +73,11 @@ class WorkingSet:
         return float(np.interp(time, self.times, self.filled))
 
 
+def written_blocks(design: str, history: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Blocks that a design writes for a history computed from nothing: T(r) or r."""
+    return history * (history + 1.0) / 2 if design == "every_checkpoint" else history.astype(np.float64)
+
+
 def exact_threshold(workload: Workload, share: float) -> float:
     """The capacity (blocks) at which the exact law of whole content reaches `share` of the ceiling."""
     target = share * workload.profile("whole").reuse_ceiling
@@ -89,8 +94,7 @@ def working_set(workload: Workload, design: str) -> WorkingSet:
     survival, residence = workload.gaps.survival(times), workload.gaps.residence(times)
     rate = float(workload.arrival_rate)
     if design == "every_checkpoint":
-        support = profile.histories.support
-        stacked = support * (support + 1) / 2
+        stacked = written_blocks(design, profile.histories.support)
         final = float(profile.histories.ends.sum(axis=0) @ stacked)
         again = float(profile.histories.continues.sum(axis=0) @ stacked)
         reused = profile.reusable * (residence - times * survival)
