@@ -216,7 +216,9 @@ class WeibullGaps(GapLaw):
         return self._density(ns, t) * (self.shape - 1 - self.shape * self._hazard(ns, t)) / t
 
     def _residence(self, ns: Namespace, t: Any) -> Any:
-        return self.mean * ns.special.gammainc(1 / self.shape, self._hazard(ns, t))
+        # By parts, since P(1/shape, hazard) is lost where a high power underflows in the hazard.
+        hazard = self._hazard(ns, t)
+        return t * ns.xp.exp(-hazard) + self.mean * ns.special.gammainc(1 + 1 / self.shape, hazard)
 
     def _excess(self, ns: Namespace, t: Any) -> Any:
         return self.mean * ns.special.gammaincc(1 / self.shape, self._hazard(ns, t))

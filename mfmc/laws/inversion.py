@@ -63,7 +63,8 @@ def solve_quantile(ns: Namespace, law: GapLaw, functions: Callable, p: Any, q: A
 
     ones = xp.ones_like(small)
     start = ones * (frozen[0].mean if start is None else start)
-    t = ns.loop(unfinished, step, (start, ones * info.tiny * 16, ones * info.max / 16, ones < 0, 0))[0]
+    with np.errstate(all="ignore"):  # overflow and nan mean "outside the bracket"
+        t = ns.loop(unfinished, step, (start, ones * info.tiny * 16, ones * info.max / 16, ones < 0, 0))[0]
     if not ns.is_jax:
         return t
     cdf, survival, density = functions(law)
