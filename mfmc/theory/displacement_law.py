@@ -82,3 +82,9 @@ class DisplacementLaw:
         Its product with `integrals` is log E[e^{s D_N(t)}].
         """
         return self.coefficients @ np.expm1(np.multiply.outer(self.support.astype(float), tilts))
+
+
+def deviation_levels(mean: ArrayLike, deviation: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Whole numbers (low, high): |D - mean| > deviation where D <= low or D > high, for a count D of blocks."""
+    mean, deviation = np.asarray(mean, dtype=float), np.asarray(deviation, dtype=float)
+    return np.ceil(mean - deviation) - 1, np.floor(mean + deviation)

@@ -142,9 +142,9 @@ def _local_sums(points: np.ndarray, rows: np.ndarray, theta: np.ndarray) -> np.n
     chunk = max(1, _CHUNK // panel.size)
     for start in range(0, theta.size, chunk):
         part = slice(start, start + chunk)
-        wave = np.exp(1j * np.multiply.outer(centre, theta[part]))
-        for j in range(terms):
-            out[:, part] += (moments[j] @ wave) * turns[part] ** j
+        angle = np.multiply.outer(centre, theta[part])
+        waves = moments @ np.cos(angle) + 1j * (moments @ np.sin(angle))  # [terms, K, nodes]
+        out[:, part] += (waves * turns[part] ** np.arange(terms)[:, None, None]).sum(axis=0)
     out -= heavy.sum(axis=1)[:, None] + 1j * np.multiply.outer(heavy @ far.astype(float), theta)
     return out
 
