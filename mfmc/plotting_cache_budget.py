@@ -86,7 +86,8 @@ def eviction_finding(outcome: list[dict[str, Any]]) -> str:
             return (
                 f"{more['budget'] / 1024:g} KiB keep two checkpoints of one branch where"
                 f" {few['budget'] / 1024:g} KiB keep one,\nso each switch of branch evicts two:"
-                f" {more['evictions']} evictions against {few['evictions']}, and still {more['hits'] or 'no'} hits"
+                f" {more['evictions']} evictions against {few['evictions']},"
+                f" and still {more['hits'] or 'no'} hits"
             )
     return "What each budget holds while two branches alternate"
 

@@ -175,7 +175,7 @@ def compare_starts(
 ) -> list[dict[str, Any]]:
     """The same budgets from a cold store and after plenty: they differ where d(t) = N has several roots."""
     predicted = working_set(trace.workload, design)
-    peak = float(predicted.filled[np.searchsorted(predicted.cdf, 0.5)]) * trace.block_bytes
+    peak = predicted.threshold(0.5) * trace.block_bytes
     rows = []
     for ratio in relative:
         budget = round(ratio * peak)
