@@ -1,0 +1,19 @@
+"""The hit-ratio estimator of Appendix C.2.2, from a trace or from a few known means."""
+
+from __future__ import annotations
+
+from mfmc.estimator.estimate import Estimate, TraceEstimator, estimate_hit_ratio
+from mfmc.estimator.gap_laws import empirical, kaplan_meier
+from mfmc.estimator.moments import ConversationSums, Moments, PartialWorkload, partial_workload
+
+__all__ = [
+    "ConversationSums",
+    "Estimate",
+    "Moments",
+    "PartialWorkload",
+    "TraceEstimator",
+    "empirical",
+    "estimate_hit_ratio",
+    "kaplan_meier",
+    "partial_workload",
+]

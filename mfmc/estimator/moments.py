@@ -1,0 +1,152 @@
+"""What the estimator needs of conversations: three means per accounting, (35)-(37) and THEORY B3."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from mfmc.accounting import ACCOUNTINGS, prompt_totals, sequences
+from mfmc.errors import InputError
+from mfmc.traces.table import ConversationTable
+from mfmc.workload import Workload
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Means per conversation, in blocks.
+
+    allocated: E[sum_j new_j], E[B] (37) for whole content; reusable: E[sum_{j<M} reuse_j], A_H_hash (36) for
+    practical; content: E[sum_j content_j], A_R (35).
+    """
+
+    allocated: float
+    reusable: float
+    content: float
+
+    def __post_init__(self) -> None:
+        for name in ("allocated", "reusable", "content"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise InputError(f"{name} is {value}: expected a number of blocks per conversation, 0 or more")
+        if not 0 < self.allocated <= self.content * (1 + 1e-9):
+            raise InputError(
+                f"a conversation allocates {self.allocated:g} blocks and looks up {self.content:g}: expected"
+                " above 0, and no more allocated than looked up (E[B] <= A_R)"
+            )
+        if self.reusable > self.content:
+            raise InputError(
+                f"a conversation can reuse {self.reusable:g} of the {self.content:g} blocks that it looks up:"
+                " expected no more than all of them (A_H_hash <= A_R)"
+            )
+
+    @property
+    def reuse_ceiling(self) -> float:
+        """h_max (11): no memory gives a higher hit ratio."""
+        return self.reusable / self.content
+
+
+@dataclass(frozen=True, eq=False)
+class PartialWorkload(Workload):
+    """A workload of whose conversations only means are known: enough for the mean field, (38) and (39).
+
+    Every function of `mfmc.theory.mean_field` takes it; what needs the law of conversations (the exact law,
+    simulation) is refused. `known` holds (accounting, its moments).
+    """
+
+    known: tuple[tuple[str, Moments], ...] = ()
+
+    def __post_init__(self) -> None:
+        rate = self.arrival_rate
+        if isinstance(rate, int | float) and not (rate > 0 and math.isfinite(rate)):
+            raise InputError(f"arrival_rate={rate!r}: expected a positive number of conversations per unit time")
+
+    @property
+    def law(self) -> Any:
+        raise InputError("only means of the conversations are known: this needs conversations, or laws of them")
+
+    @property
+    def accountings(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.known)
+
+    def profile(self, accounting: str = "whole") -> Any:
+        """The moments under one accounting."""
+        for name, moments in self.known:
+            if name == accounting:
+                return moments
+        raise InputError(f"accounting {accounting!r}: what is known gives only {', '.join(self.accountings)}")
+
+
+jax.tree_util.register_dataclass(
+    PartialWorkload,
+    data_fields=["arrival_rate", "gaps"],
+    meta_fields=["turns", "blocks", "conversations", "known"],
+)
+
+
+def partial_workload(
+    arrival_rate: float,
+    gaps: Any,
+    accessed_blocks: float,
+    hashable_blocks: float,
+    mean_lifetime_blocks: float,
+    mean_turns: float | None = None,
+) -> PartialWorkload:
+    """The estimator's input where no conversations are at hand: A_R, A_H_hash, E[B] and F (Appendix C.2.2).
+
+    The practical accounting; with `mean_turns` E[M] whole content too, as A_H = A_H_hash + E[M] - 1.
+    """
+    practical = Moments(mean_lifetime_blocks, hashable_blocks, accessed_blocks)
+    known = [("practical", practical)]
+    if mean_turns is not None:
+        if not mean_turns >= 1:
+            raise InputError(f"mean_turns is {mean_turns}: expected at least 1")
+        reusable = hashable_blocks + mean_turns - 1
+        known.insert(0, ("whole", dataclasses.replace(practical, reusable=reusable)))
+    return PartialWorkload(arrival_rate, gaps, known=tuple(known))
+
+
+@dataclass(frozen=True, eq=False)
+class ConversationSums:
+    """Sums over the turns of each conversation: float64 [conversations] under each name.
+
+    blocks[accounting]: [conversations, 3] of new, reuse (but of the last turn) and content; `tokens` the
+    prompts' tokens in all, `turns` M.
+    """
+
+    blocks: dict[str, np.ndarray]
+    tokens: np.ndarray
+    turns: np.ndarray
+    block_tokens: int
+
+    @classmethod
+    def of(cls, table: ConversationTable) -> ConversationSums:
+        starts = np.flatnonzero(np.diff(table.conversation, prepend=-1))
+        lengths = np.diff(np.append(starts, table.conversation.size))
+        turn = np.arange(table.conversation.size) - np.repeat(starts, lengths) + 1
+        total = prompt_totals(table.prompt_tokens, table.response_tokens, turn=turn)
+        last = starts + lengths - 1
+        blocks = {}
+        for name in ACCOUNTINGS:
+            counted = sequences(name, tokens=total, block_tokens=table.block_tokens, turn=turn)
+            sums = np.stack([np.add.reduceat(column, starts) for column in counted], axis=1).astype(float)
+            sums[:, 1] -= counted.reuse[last]
+            blocks[name] = sums
+        return cls(blocks, np.add.reduceat(total, starts).astype(float), lengths.astype(float), table.block_tokens)
+
+    def moments(self, accounting: str) -> Moments:
+        """Their means."""
+        return Moments(*map(float, self.blocks[accounting].mean(axis=0)))
+
+    @property
+    def accessed_tokens(self) -> float:
+        """E[sum_j T_j]: tokens that a conversation's prompts hold in all."""
+        return float(self.tokens.mean())
+
+    def known(self) -> tuple[tuple[str, Moments], ...]:
+        """The moments under every accounting."""
+        return tuple((name, self.moments(name)) for name in self.blocks)
