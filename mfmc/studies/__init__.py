@@ -52,6 +52,9 @@ STUDIES: dict[str, Study] = {
     "validate": Study("mfmc.studies.validate", "the paper's theorems against exact laws and Monte Carlo (default)"),
     "displacement": Study("mfmc.studies.displacement", "Theorem C.2: deviation of the displacement from its mean"),
     "characteristic_time": Study("mfmc.studies.characteristic_time", "Theorem C.4: the law of tau_C(j)"),
+    "estimate": Study("mfmc.studies.estimate", "hit ratio from a trace or from known means (35)-(39), with its error"),
+    "eviction_tradeoff": Study("mfmc.studies.eviction_tradeoff", "idle time-outs on real steps: recomputation against memory"),
+    "cache_budget": Study("mfmc.studies.cache_budget", "prefix checkpoints under byte budgets, designs compared"),
     "mean_field": Study("mfmc.studies.mean_field", "characteristic time and limit hit ratio, per accounting"),
 }
 

@@ -1,0 +1,67 @@
+"""The replay that an estimate is held against: the trace's own accesses through a block LRU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mfmc.estimator import TraceEstimator
+from mfmc.studies.context import Context
+from mfmc.workload import Workload
+
+if TYPE_CHECKING:
+    from mfmc.lru import AccessStream, HitRatioCurve
+
+RESAMPLED_CONVERSATIONS = 20_000
+
+
+class Replayed(NamedTuple):
+    """Hit ratios at every capacity (token-exact, the deepest blocks leave first), and how they were replayed."""
+
+    curve: HitRatioCurve
+    how: str
+
+
+def replay_trace(estimator: TraceEstimator, context: Context, max_capacity: int, warm_up: float) -> Replayed:
+    """LRU of blocks over the trace, token-exact; the first `warm_up` share of its time is not counted.
+
+    The file's own times where it has a clock and the rate is its own; conversations placed at Poisson moments
+    where each has a clock of its own; resampled whole with gaps of the law used, where there is neither.
+    """
+    from mfmc.lru import hit_ratio_curve
+
+    stream, how = _stream(estimator, context, max_capacity)
+    if stream.counted == slice(None):
+        begin, end = stream.time[0], _last_arrival(stream)
+        counted = np.searchsorted(stream.time, [begin + warm_up * (end - begin), np.nextafter(end, np.inf)])
+        stream = replace(stream, counted=slice(*map(int, counted)))
+        how += f"; the first {warm_up:.0%} of the time is not counted"
+    return Replayed(hit_ratio_curve(stream, "token", eviction="block", max_capacity=int(max_capacity)), how)
+
+
+def _stream(estimator: TraceEstimator, context: Context, max_capacity: int) -> tuple[AccessStream, str]:
+    trace, block_tokens = estimator.trace, estimator.sums.block_tokens
+    if trace.clock == "shared" and estimator.measured_rate:
+        return trace.accesses(block_tokens), "the file's own requests at their own times"
+    if trace.clock == "per conversation":
+        placed = trace.placed(estimator.arrival_rate, context.settings.runtime.seed)
+        return placed.accesses(block_tokens), "the file's conversations with their own gaps, at Poisson moments"
+    from mfmc.lru import sample_accesses
+
+    workload = Workload(
+        estimator.arrival_rate, estimator.laws[estimator.default_law], conversations=estimator.conversations
+    )
+    stream = sample_accesses(
+        context.key("replay"), workload, int(max_capacity), conversations=RESAMPLED_CONVERSATIONS
+    )
+    return stream, (
+        f"{RESAMPLED_CONVERSATIONS:,} conversations resampled from the file, Poisson arrivals, gaps drawn from the"
+        f" {estimator.default_law.replace('_', '-')} law"
+    )
+
+
+def _last_arrival(stream: AccessStream) -> float:
+    """After it only the conversations that are left go on, and the cache sees less than the arrival rate."""
+    return float(stream.time[stream.previous < 0].max())
