@@ -21,7 +21,7 @@ LAYERS = (
     ("displacement", "lru"),
     ("traces",),
     ("",),  # estimator, planning, fitting, eviction, checkpoints, ...: whatever stands on the engines
-    ("config.workload", "config.schema", "config.trace", "config.convert", "config.known"),
+    ("config.workload", "config.schema", "config.trace", "config.model", "config.convert", "config.known"),
     ("studies",),
     ("results", "report", "plotting", "provenance", "progress"),
     ("config", "cli", "__main__"),
