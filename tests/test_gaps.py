@@ -213,7 +213,7 @@ def scalar_summary(law) -> jax.Array:
 
 @one_of_each
 def test_gradients_meet_finite_differences(law):
-    gradient = jax.grad(scalar_summary)(law)
+    gradient = jax.jit(jax.grad(scalar_summary))(law)
     leaves, tree = jax.tree.flatten(law)
     if isinstance(law, EmpiricalGaps):
         leaves, gradient = [leaves[0]], jax.tree.leaves(gradient)[:1]  # with respect to the knots

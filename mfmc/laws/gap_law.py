@@ -31,6 +31,12 @@ class GapLaw:
     """
 
     mean: Any
+    _cdf: Any
+    _survival: Any
+    _density: Any
+    _density_derivative: Any
+    _residence: Any
+    _excess: Any
 
     @property
     def lipschitz(self) -> Any:

@@ -7,7 +7,7 @@ is a JAX array or a tracer, the same formula runs in `jax.numpy` and can be jitt
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -78,8 +78,8 @@ def pytree(cls: type) -> type:
     def flatten_with_keys(tree: Any) -> tuple[tuple, None]:
         return tuple(zip(keys, flatten(tree)[0])), None
 
-    def unflatten(_: None, leaves: tuple) -> Any:
-        tree = object.__new__(cls)
+    def unflatten(_: None, leaves: Iterable) -> Any:
+        tree: Any = object.__new__(cls)
         for name, leaf in zip(names, leaves):
             object.__setattr__(tree, name, leaf)
         return tree

@@ -103,7 +103,8 @@ def quantile_table(law: GapLaw) -> QuantileTable:
     """Table of the gap's quantile; its leaves are numpy arrays, so `jax.device_put` it before a loop."""
     law = law.concrete()
     if hasattr(law, "piecewise"):
-        return piecewise_table(*law.piecewise(), residual=False)
+        knots, heights = law.piecewise()
+        return piecewise_table(knots, heights, residual=False)
 
     def inverse(p: np.ndarray, q: np.ndarray, start: Any) -> tuple[np.ndarray, np.ndarray]:
         if law.is_solved(residual=False):
@@ -121,7 +122,8 @@ def residual_table(law: GapLaw, horizon: float = math.inf) -> QuantileTable:
         raise InputError(f"residual_table: horizon={horizon!r} is not allowed; give a time above 0")
     law = law.concrete()
     if hasattr(law, "piecewise"):
-        return piecewise_table(*law.piecewise(), residual=True, horizon=horizon)
+        knots, heights = law.piecewise()
+        return piecewise_table(knots, heights, residual=True, horizon=horizon)
     mean = law.mean
     share = float(law.residence(horizon)) / mean
     beyond = float(law.excess(horizon)) / mean

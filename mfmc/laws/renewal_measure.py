@@ -40,7 +40,8 @@ def _even_mesh(low: float, horizon: float, panels: int) -> LogMesh:
 
 
 def _solve(gaps: Any, mesh: LogMesh, count: int) -> Solution:
-    points, masses = _measure(*gaps.piecewise(), mesh.edges)
+    knots, heights = gaps.piecewise()
+    points, masses = _measure(knots, heights, mesh.edges)
     nodes = mesh.nodes.ravel()
     operator = np.empty((nodes.size, nodes.size))
     for start in range(0, nodes.size, CHUNK):
