@@ -80,7 +80,7 @@ class TraceEstimator:
         self._seed = seed
         if not self.laws:
             raise InputError(
-                f"{trace.format} carries no times of turns: give a gap law (estimate.gap_mean or estimate.gaps)"
+                f"{trace.format} carries no times of turns: give a gap law (gap_mean or gaps)"
             )
 
     def _gaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -97,5 +97,5 @@ def _require_gaps(seconds: np.ndarray) -> None:
     if not seconds.size or seconds.max() <= 0:
         raise InputError(
             "the trace has no gap between two turns of a conversation that is above 0 s: give a gap law"
-            " (estimate.gap_mean or estimate.gaps)"
+            " (gap_mean or gaps)"
         )

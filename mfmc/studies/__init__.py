@@ -55,6 +55,7 @@ STUDIES: dict[str, Study] = {
     "estimate": Study("mfmc.studies.estimate", "hit ratio from a trace or from known means (35)-(39), with its error"),
     "eviction_tradeoff": Study("mfmc.studies.eviction_tradeoff", "idle time-outs on real steps: recomputation against memory"),
     "cache_budget": Study("mfmc.studies.cache_budget", "prefix checkpoints under byte budgets, designs compared"),
+    "plan": Study("mfmc.studies.plan", "capacity, GiB and cost for a target hit ratio, for a named model"),
     "mean_field": Study("mfmc.studies.mean_field", "characteristic time and limit hit ratio, per accounting"),
 }
 

@@ -27,16 +27,22 @@ CURVE_POINTS = 41
 
 
 @dataclass(kw_only=True)
-class KnownSection:
+class PriorSection:
+    """What is known of load and pace beforehand, or better than the trace does."""
+
+    arrival_rate: Annotated[float | None, Range(above=0)] = None
+    gap_mean: Annotated[float | None, Range(above=0)] = None
+    gaps: GapsSection = field(default_factory=GapsSection)
+
+
+@dataclass(kw_only=True)
+class KnownSection(PriorSection):
     """Means that are known without a trace (Appendix C.2.2); also the keys of `estimate.file`."""
 
     accessed_blocks: Annotated[float | None, Range(above=0)] = None
     hashable_blocks: Annotated[float | None, Range(low=0)] = None
     mean_lifetime_blocks: Annotated[float | None, Range(above=0)] = None
     mean_turns: Annotated[float | None, Range(low=1)] = None
-    arrival_rate: Annotated[float | None, Range(above=0)] = None
-    gap_mean: Annotated[float | None, Range(above=0)] = None
-    gaps: GapsSection = field(default_factory=GapsSection)
 
 
 @dataclass(kw_only=True)
@@ -111,12 +117,12 @@ def known_means(section: EstimateSection) -> KnownSection:
     return known
 
 
-def prior_law(known: KnownSection) -> Any:
-    """The gap law that is given, or None."""
+def prior_law(known: PriorSection, key: str = "estimate") -> Any:
+    """The gap law that is given, or None; `key` is the section's place, for messages."""
     if known.gaps.kind is not None:
         if known.gap_mean is not None:
-            raise InputError("estimate.gap_mean and estimate.gaps.kind are both set: give one of them")
-        return build_law(known.gaps, "estimate.gaps")
+            raise InputError(f"{key}.gap_mean and {key}.gaps.kind are both set: give one of them")
+        return build_law(known.gaps, f"{key}.gaps")
     return None if known.gap_mean is None else ExponentialGaps(known.gap_mean)
 
 
@@ -181,25 +187,31 @@ def _words(row: Row) -> str:
 # From a trace
 
 
-def trace_estimator(config: Any, context: Context) -> TraceEstimator:
-    """The estimator of `config.trace`, with the rate and the prior law of `config.estimate`."""
-    trace = load_trace(config.trace)
+def trace_estimator(
+    section: TraceSection, known: PriorSection, replicates: int, context: Context, key: str
+) -> TraceEstimator:
+    """The estimator of a trace with what is `known` beforehand; `key` is the place of `known`, for messages."""
+    trace = load_trace(section)
     context.notes.extend(trace.describe())
-    known = known_means(config.estimate)
+    if trace.clock != "shared" and known.arrival_rate is None:
+        raise InputError(
+            f"{section.path} has no common clock, so no arrival process can be read from it: give {key}.arrival_rate"
+        )
     return TraceEstimator(
         trace,
-        config.trace.block_tokens,
-        minimum_turns=config.trace.minimum_turns,
+        section.block_tokens,
+        minimum_turns=section.minimum_turns,
         arrival_rate=known.arrival_rate,
-        prior=prior_law(known),
-        replicates=config.estimate.replicates,
-        seed=config.runtime.seed,
+        prior=prior_law(known, key),
+        replicates=replicates,
+        seed=context.settings.runtime.seed,
     )
 
 
 def from_trace(config: Config, context: Context) -> Result:
     """Every accounting and gap law at every capacity, the recommended pair with interval and exact value."""
-    estimator = trace_estimator(config, context)
+    known = known_means(config.estimate)
+    estimator = trace_estimator(config.trace, known, config.estimate.replicates, context, "estimate")
     accountings = chosen_accountings(config, estimator.workload().accountings)
     chosen = "token" if "token" in accountings else accountings[-1]
     law = estimator.default_law

@@ -1,0 +1,65 @@
+"""How the hit ratio answers to memory, load and pace: exact derivatives of the mean field by automatic differentiation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from mfmc.errors import InputError
+from mfmc.theory.mean_field import hit_ratio
+from mfmc.workload import Workload
+
+#: Leaves of the gap laws that are times; all others (shapes, weights, probabilities) do not change with the pace.
+TIMES = ("mean", "means", "low", "high", "knots")
+
+
+class Sensitivities(NamedTuple):
+    """dh/dN per block, dh/d(arrival rate) in units of time per conversation, dh/d(mean gap) per unit of time (all
+    gaps stretched alike), and the same as elasticities-of-1%: change of h for 1% more.
+    """
+
+    hit_ratio: float
+    per_block: float
+    per_arrival_rate: float
+    per_mean_gap: float
+    one_percent_capacity: float
+    one_percent_arrival_rate: float
+    one_percent_mean_gap: float
+
+
+def sensitivities(workload: Workload, capacity: float, accounting: str = "whole") -> Sensitivities:
+    """Derivatives of the mean-field hit ratio at `capacity` blocks. Needs double precision to be switched on."""
+    if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
+        raise InputError("sensitivities need 64-bit types: call jax.config.update('jax_enable_x64', True) first")
+
+    def ratio(logs: Any) -> Any:
+        size, rate, pace = jnp.exp(logs)
+        changed = dataclasses.replace(
+            workload, arrival_rate=workload.arrival_rate * rate, gaps=stretched(workload.gaps, pace)
+        )
+        return hit_ratio(changed, capacity * size, accounting)
+
+    value, slopes = jax.value_and_grad(ratio)(jnp.zeros(3))
+    by_capacity, by_rate, by_gap = map(float, slopes)
+    return Sensitivities(
+        float(value),
+        by_capacity / capacity,
+        by_rate / float(workload.arrival_rate),
+        by_gap / float(workload.gaps.mean),
+        by_capacity / 100,
+        by_rate / 100,
+        by_gap / 100,
+    )
+
+
+def stretched(gaps: Any, factor: Any) -> Any:
+    """The law of `factor` times the gap."""
+
+    def leaf(path: Any, value: Any) -> Any:
+        return value * factor if any(getattr(key, "name", None) in TIMES for key in path) else jnp.asarray(value)
+
+    arrays = jax.tree.map(jnp.asarray, gaps)
+    return jax.tree_util.tree_map_with_path(leaf, arrays)

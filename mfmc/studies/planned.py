@@ -1,0 +1,102 @@
+"""What a plan is made for: a configured workload, or a trace; one shape for both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mfmc.estimator.bootstrap import Replicates
+from mfmc.laws.gaps import EmpiricalGaps
+from mfmc.estimator.gap_laws import condensed
+from mfmc.estimator.estimate import EXACT_KNOTS
+from mfmc.studies.context import Context
+from mfmc.studies.estimate import trace_estimator
+from mfmc.studies.replays import RESAMPLED_CONVERSATIONS, Replayed, replay_trace
+from mfmc.workload import Workload
+
+DEFAULT_BLOCK_TOKENS = 128
+WARM_UP = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Planned:
+    """`workload` has what the mean field needs, `full` the law of conversations, `exact_workload` the same made small
+    enough for the finite-N law (None: too large). `accessed_tokens`: tokens of a conversation's prompts in all;
+    `token_share`: share of tokens served per share of blocks served.
+    """
+
+    how: str
+    workload: Any
+    full: Workload
+    exact_workload: Workload | None
+    accounting: str
+    block_tokens: int
+    accessed_tokens: float
+    token_share: float
+    resampled: Replicates | None
+    replay: Callable[[int], Replayed]
+
+    @property
+    def ceiling(self) -> float:
+        """h_max: no memory reaches more."""
+        return float(self.workload.profile(self.accounting).reuse_ceiling)
+
+
+def planned(config: Any, context: Context) -> Planned:
+    """From `plan.source`."""
+    return of_trace(config, context) if config.plan.source == "trace" else of_workload(config, context)
+
+
+def of_workload(config: Any, context: Context) -> Planned:
+    """The configured workload; token-exact where it knows tokens, else the practical accounting."""
+    workload = context.workload
+    accounting = context.accountings[-1]
+    block_tokens = config.workload.block_tokens or DEFAULT_BLOCK_TOKENS
+
+    def replay(capacity: int) -> Replayed:
+        from mfmc.lru import hit_ratio_curve, sample_accesses
+
+        stream = sample_accesses(context.key("plan"), workload, capacity, conversations=RESAMPLED_CONVERSATIONS)
+        curve = hit_ratio_curve(stream, accounting, max_capacity=capacity)
+        return Replayed(curve, f"{RESAMPLED_CONVERSATIONS:,} conversations of the workload, sampled as stationary")
+
+    return Planned(
+        how=f"workload {config.workload.name or 'given'} at {float(workload.arrival_rate):g} conversations per unit of time",
+        workload=workload,
+        full=workload,
+        exact_workload=workload,
+        accounting=accounting,
+        block_tokens=block_tokens,
+        accessed_tokens=workload.profile(accounting).content * block_tokens,
+        token_share=1.0,
+        resampled=None,
+        replay=replay,
+    )
+
+
+def of_trace(config: Any, context: Context) -> Planned:
+    """The conversations of a trace, token-exact, with the law of gaps that suits its clock."""
+    estimator = trace_estimator(config.trace, config.plan, config.plan.replicates, context, "plan")
+    law = estimator.laws[estimator.default_law]
+    full = Workload(estimator.arrival_rate, law, conversations=estimator.conversations)
+    small = condensed(law, EXACT_KNOTS) if isinstance(law, EmpiricalGaps) else law
+    exact = Workload(estimator.arrival_rate, small, conversations=estimator.conversations)
+    if estimator.exact_refused:
+        context.notes.append(f"the finite-N correction is left out: {estimator.exact_refused}")
+    accounting = (config.accountings or ["token"])[-1]
+    moments = estimator.sums.moments(accounting)
+    tokens_served = moments.reusable * estimator.sums.block_tokens / estimator.sums.accessed_tokens
+    return Planned(
+        how=f"{estimator.sums.turns.size:,} conversations of {config.trace.path} at {estimator.arrival_rate:.4g} a second,"
+        f" gaps by the {estimator.default_law.replace('_', '-')} law",
+        workload=estimator.workload(),
+        full=full,
+        exact_workload=None if estimator.exact_refused else exact,
+        accounting=accounting,
+        block_tokens=estimator.sums.block_tokens,
+        accessed_tokens=estimator.sums.accessed_tokens,
+        token_share=tokens_served / moments.reuse_ceiling,
+        resampled=estimator.resampled(accounting) if config.plan.replicates else None,
+        replay=lambda capacity: replay_trace(estimator, context, capacity, WARM_UP),
+    )
