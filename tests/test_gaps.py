@@ -279,7 +279,7 @@ def test_laws_are_pytrees():
 
 def test_numpy_path_keeps_double_precision_without_x64():
     with jax.enable_x64(False):
-        law = GammaGaps(shape=0.7, mean=2.0)
+        law = HyperexponentialGaps(weights=[0.3, 0.7], means=[0.1, 2.0])
         t = law.quantile(np.array([1e-12, 0.3]))
         assert t.dtype == np.float64
         np.testing.assert_allclose(law.cdf(t), [1e-12, 0.3], rtol=1e-13)

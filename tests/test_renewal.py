@@ -133,7 +133,7 @@ def test_high_orders_against_simulation(law):
         assert abs(sample.mean() - integrals[k]) < 5 * sample.std() / math.sqrt(draws)
 
 
-@pytest.mark.parametrize("size", [6, 40, 2000])
+@pytest.mark.parametrize("size", [6, 2000])
 def test_recorded_gaps_within_the_stated_error(size):
     """G_2 = int F(s) F(t - s) ds is exact by two-point quadrature between all the knots of both factors."""
     law = EmpiricalGaps(np.random.default_rng(size).exponential(size=size))
