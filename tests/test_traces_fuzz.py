@@ -4,6 +4,7 @@ wrong.
 
 from __future__ import annotations
 
+import copy
 import csv
 import gzip
 import io
@@ -21,9 +22,39 @@ from mfmc.traces import read_trace, validate_trace
 pytest.importorskip("duckdb")
 
 ODD_VALUES = (
-    None, "", " ", "abc", "NaN", "-1", -1, 0, 1.5, 1e400, -1e400, float("nan"), 2**63, 10**30, 1e18, True, False, [], [1],
-    [None], ["a"], {}, {"a": 1}, "\u0000", "\ud83d", "é" * 3, "1e3", "0x10", "12 ", '"', "a,b", "1\n2",
-)  # fmt: skip
+    None,
+    "",
+    " ",
+    "abc",
+    "NaN",
+    "-1",
+    -1,
+    0,
+    1.5,
+    1e400,
+    -1e400,
+    float("nan"),
+    2**63,
+    10**30,
+    1e18,
+    True,
+    False,
+    [],
+    [1],
+    [None],
+    ["a"],
+    {},
+    {"a": 1},
+    "\u0000",
+    "\ud83d",
+    "é" * 3,
+    "1e3",
+    "0x10",
+    "12 ",
+    '"',
+    "a,b",
+    "1\n2",
+)
 
 
 def objects(format):
@@ -38,23 +69,52 @@ def objects(format):
             ]
         case "qwen_bailian":
             return [
-                {"chat_id": i, "parent_chat_id": i - 1 if i else -1, "timestamp": i / 2, "input_length": a,
-                 "output_length": b, "type": "text", "turn": i + 1, "hash_ids": h}
+                {
+                    "chat_id": i,
+                    "parent_chat_id": i - 1 if i else -1,
+                    "timestamp": i / 2,
+                    "input_length": a,
+                    "output_length": b,
+                    "type": "text",
+                    "turn": i + 1,
+                    "hash_ids": h,
+                }
                 for i, ((a, b), h) in enumerate(zip(lengths, hashes))
-            ]  # fmt: skip
+            ]
         case "ragpulse":
             return [
-                {"timestamp": str(i), "input_length": a, "output_length": b, "session_id": f"s{i % 2}",
-                 "hash_ids": {"sys_prompt": h, "passages_ids": [], "history": [1], "web_search": [], "user_input": [i]}}
+                {
+                    "timestamp": str(i),
+                    "input_length": a,
+                    "output_length": b,
+                    "session_id": f"s{i % 2}",
+                    "hash_ids": {
+                        "sys_prompt": h,
+                        "passages_ids": [],
+                        "history": [1],
+                        "web_search": [],
+                        "user_input": [i],
+                    },
+                }
                 for i, ((a, b), h) in enumerate(zip(lengths, hashes))
-            ]  # fmt: skip
+            ]
         case "tracelab":
             return [
-                {"session_id": "s", "round_index": i, "round_id": "r", "input_tokens_total": a, "prefix_tokens": a // 2,
-                 "newly_append_tokens": a - a // 2, "output_tokens": b, "first_input_event_type": "user_message",
-                 "timing_events": [{"event_type": "user_message", "timestamp": f"2026-06-01T05:40:2{i}.151Z"}]}
+                {
+                    "session_id": "s",
+                    "round_index": i,
+                    "round_id": "r",
+                    "input_tokens_total": a,
+                    "prefix_tokens": a // 2,
+                    "newly_append_tokens": a - a // 2,
+                    "output_tokens": b,
+                    "first_input_event_type": "user_message",
+                    "timing_events": [
+                        {"event_type": "user_message", "timestamp": f"2026-06-01T05:40:2{i}.151Z"}
+                    ],
+                }
                 for i, (a, b) in enumerate(lengths)
-            ]  # fmt: skip
+            ]
         case "lmcache_agent":
             return [
                 {
@@ -67,11 +127,23 @@ def objects(format):
             ]
         case "kv_cache_tester":
             return [
-                {"id": "t", "block_size": 64, "requests": [
-                    {"t": float(i), "type": "n", "in": a, "out": b, "hash_ids": h, "input_types": ["text"]}
-                    for i, ((a, b), h) in enumerate(zip(lengths, hashes))
-                ] + [{"type": "subagent", "requests": [{"t": 1.0, "in": 64, "out": 1, "hash_ids": [1]}]}]}
-            ]  # fmt: skip
+                {
+                    "id": "t",
+                    "block_size": 64,
+                    "requests": [
+                        {
+                            "t": float(i),
+                            "type": "n",
+                            "in": a,
+                            "out": b,
+                            "hash_ids": h,
+                            "input_types": ["text"],
+                        }
+                        for i, ((a, b), h) in enumerate(zip(lengths, hashes))
+                    ]
+                    + [{"type": "subagent", "requests": [{"t": 1.0, "in": 64, "out": 1, "hash_ids": [1]}]}],
+                }
+            ]
         case "sharegpt":
             talk = [{"from": "human", "value": "abcd"}, {"from": "gpt", "value": "efgh"}]
             return [{"id": f"x_{i}", "conversations": talk * i} for i in range(4)]
@@ -81,10 +153,17 @@ def objects(format):
 
 
 JSON_FORMATS = (
-    "mooncake", "qwen_bailian", "ragpulse", "tracelab", "lmcache_agent", "kv_cache_tester", "sharegpt", "vllm_multi_turn",
-)  # fmt: skip
+    "mooncake",
+    "qwen_bailian",
+    "ragpulse",
+    "tracelab",
+    "lmcache_agent",
+    "kv_cache_tester",
+    "sharegpt",
+    "vllm_multi_turn",
+)
 CSV_FILES = {
-    "burstgpt": "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    "burstgpt": "Timestamp,Session ID,Elapsed time,Model,Request tokens,Response tokens,Total tokens,Type\n"
     "5,1,1,GPT,100,20,120,x\n9,1,1,GPT,130,3,133,x\n9,,1,GPT,10,5,15,x\n",
     "azure": "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
     "2023-11-16 18:15:50.9951690,396,109\n2023-11-16 18:15:51.2224670,879,55\n",
@@ -92,7 +171,8 @@ CSV_FILES = {
     "agentic_steps": "trace,step,kind,t_s,think_time_s,api_time_s,in_tokens,shared_prefix_tokens,out_tokens\n"
     "a,0,human,0.0,0.0,7.3,1000,0,169\na,1,tool,19.0,12.0,9.1,1200,960,296\nb,0,human,0.0,0.0,1.0,50,0,1\n",
     "sharegpt_turns": "conv,turn,prompt_tokens,response_tokens\n0,0,34,244\n0,1,36,320\n1,0,0,5\n2,0,9,1\n",
-    "generic": "session_id,timestamp,input_length,output_length\n1,1700000000,10,5\n1,1700000009,30,5\n2,1700000001,5,5\n",
+    "generic": "session_id,timestamp,input_length,output_length\n1,1700000000,10,5\n"
+    "1,1700000009,30,5\n2,1700000001,5,5\n",
 }
 
 
@@ -112,13 +192,13 @@ def mutate_values(rows, chance: random.Random):
                 continue
             action = chance.random()
             if action < 0.6:
-                place[key] = chance.choice(ODD_VALUES)
+                place[key] = copy.deepcopy(chance.choice(ODD_VALUES))
             elif action < 0.75:
                 del place[key]
             elif isinstance(place, list):
-                place.insert(key, place[key])
+                place.insert(key, copy.deepcopy(place[key]))
             else:
-                place["extra"] = chance.choice(ODD_VALUES)
+                place["extra"] = copy.deepcopy(chance.choice(ODD_VALUES))
             break
     return rows
 
@@ -244,9 +324,17 @@ def test_binary_readers_survive(seed, tmp_path_factory):
     for name in columns:
         if chance.random() < 0.4:
             odd = chance.choice(
-                [[1, None, -1, 2**40], [0.5, float("nan"), float("inf"), 2.0], ["x", "7", "", None], [True] * 4,
-                 [b"\xff", b"1", None, b""], [[1], [], None, [2]], [{"a": 1}] * 4, [None] * 4]
-            )  # fmt: skip
+                [
+                    [1, None, -1, 2**40],
+                    [0.5, float("nan"), float("inf"), 2.0],
+                    ["x", "7", "", None],
+                    [True] * 4,
+                    [b"\xff", b"1", None, b""],
+                    [[1], [], None, [2]],
+                    [{"a": 1}] * 4,
+                    [None] * 4,
+                ]
+            )
             columns[name] = odd
     path = tmp_path_factory.getbasetemp() / "odd.parquet"
     pq.write_table(pa.table(columns), path)

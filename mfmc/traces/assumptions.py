@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mfmc.traces.distributions import correlation, hill_index, mean_excess, quantiles
+from mfmc.traces.order import first_rows
 from mfmc.traces.staging import KIND_NAMES
 from mfmc.traces.table import APPENDED, CONTEXTS, FIRST, SHORTENED, Gaps, Trace
 
@@ -33,9 +34,7 @@ class Histories:
     def of(cls, trace: Trace, block_tokens: int) -> Histories:
         """Whole contents by Appendix E: Z_j = ceil(T_j/k) - floor(T_{j-1}/k)."""
         segments, total = trace.segments, trace.input_tokens
-        first = np.empty(len(trace), dtype=bool)
-        first[0] = True
-        np.not_equal(segments[1:], segments[:-1], out=first[1:])
+        first = first_rows(segments)
         starts = np.flatnonzero(first)
         lengths = np.diff(np.append(starts, len(trace)))
         increment = -(-total // block_tokens)
@@ -175,13 +174,16 @@ def arrivals(trace: Trace) -> dict[str, Any]:
         return {"count": 0}
     times = np.sort(trace.submitted_at[trace.starts])
     times = times[np.isfinite(times)]
-    begin, end = trace.window
+    if times.size < 2:
+        return {"count": int(times.size)}
+    # From the first arrival to the last: the file may go on after it with later turns only.
+    begin, end = float(times[0]), float(times[-1])
     span = end - begin
     found: dict[str, Any] = {
         "count": int(times.size),
         "span_seconds": span,
-        "rate": times.size / span if span > 0 else None,
-        "distinct_times": int(np.count_nonzero(np.diff(times)) + 1) if times.size else 0,
+        "rate": (times.size - 1) / span if span > 0 else None,
+        "distinct_times": int(np.count_nonzero(np.diff(times)) + 1),
     }
     rows = []
     for width in WIDTHS:
@@ -242,13 +244,13 @@ def tails(histories: Histories, gaps: Gaps) -> dict[str, Any]:
     return found
 
 
-def censoring(trace: Trace, gaps: Gaps) -> dict[str, Any]:
+def censoring(window: tuple[float, float] | None, trace: Trace, gaps: Gaps) -> dict[str, Any]:
     """Conversations that the file may have cut: it ends sooner after them than most gaps are long."""
     observed = gaps.observed
-    if trace.clock != "shared" or not observed.size:
+    if window is None or not observed.size:
         return {"usual_gap_seconds": None, "open_at_end_share": None, "near_start_share": None}
     usual = float(quantiles(observed, np.array([0.9]))[0])
-    begin, end = trace.window
+    begin, end = window
     waits = gaps.seconds[gaps.censored]
     begins = trace.submitted_at[trace.starts]
     return {

@@ -6,59 +6,60 @@ from typing import Any
 
 import numpy as np
 
-from mfmc.traces.order import Turns
+from mfmc.traces.order import before
 from mfmc.traces.staging import Draft
 from mfmc.traces.table import APPENDED, BRANCH, FIRST, REWRITTEN, SHORTENED, SHRUNK
 
-LOST_BLOCKS = (
-    2  # a prompt still continues the last one if fewer blocks than this are missing from the shared prefix
-)
+LOST_BLOCKS = 2  # a prompt that lacks fewer blocks than this of the one before still continues it
 PAIRS_AT_ONCE = 1 << 22
 
 
-def contexts(
-    draft: Draft, turns: Turns, prompt: np.ndarray, response: np.ndarray, before: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(history tokens, context code) of every turn, from whole prompts."""
-    begins = before < 0 if before is not None else turns.first
-    begins = begins | turns.first
-    source = np.where(begins, 0, before)
-    last_prompt = np.where(begins, 0, prompt[source])
-    content = np.where(begins, 0, last_prompt + response[source])
-    context = np.where(prompt >= content, APPENDED, SHORTENED).astype(np.int8)
-    shared, lost = _shared_prefix(draft, turns, source, begins, last_prompt)
-    context[lost] = REWRITTEN
+def contexts(draft: Draft, first: np.ndarray, parent: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """(history tokens, context code) of every turn, from whole prompts. `parent`: the row it continues."""
+    prompt, response = draft.input_tokens, draft.response_tokens
+    if parent is None:
+        source = None
+        last_prompt, content = before(prompt, first), before(prompt + response, first)
+    else:
+        source = np.where(first, 0, parent)
+        last_prompt = np.where(first, 0, prompt[source])
+        content = np.where(first, 0, last_prompt + response[source])
+    context = (prompt < content).view(np.int8) * np.int8(SHORTENED - APPENDED)
+    context += np.int8(APPENDED)
+    shared, lost = _shared_prefix(draft, first, source, last_prompt)
+    if lost is not None:
+        context[lost] = REWRITTEN
     context[prompt < last_prompt] = SHRUNK
-    context[~begins & (source != np.arange(source.size) - 1)] = BRANCH
-    context[begins] = FIRST
-    history = np.minimum(content, prompt)
-    broken = (context == REWRITTEN) | (context == SHRUNK)
-    history[broken] = np.minimum(shared, prompt)[broken] if shared is not None else 0
-    history[context == FIRST] = 0
+    if source is not None:
+        context[~first & (source != np.arange(source.size) - 1)] = BRANCH
+    context[first] = FIRST
+    history = np.minimum(content, prompt, out=content)
+    broken = np.flatnonzero((context == REWRITTEN) | (context == SHRUNK))
+    history[broken] = 0 if shared is None else np.minimum(shared[broken], prompt[broken])
     return history, context
 
 
 def _shared_prefix(
-    draft: Draft, turns: Turns, source: np.ndarray, begins: np.ndarray, last_prompt: np.ndarray
-) -> tuple[np.ndarray | None, np.ndarray]:
-    """(tokens that each prompt shares with the one before, None if unknown; where too much of that one is
-    gone).
-    """
+    draft: Draft, first: np.ndarray, source: np.ndarray | None, last_prompt: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """(tokens that prompts share with the one before, where too much of that is gone); None: unknown."""
     block = draft.hash_block_tokens
-    none_lost = np.zeros(begins.size, dtype=bool)
     if draft.shared_tokens is not None:
-        shared = draft.shared_tokens[turns.rows]
-        return shared, ~begins & (last_prompt - shared >= LOST_BLOCKS * (block or 1))
+        shared = draft.shared_tokens
+        return shared, ~first & (last_prompt - shared >= LOST_BLOCKS * (block or 1))
     if draft.block_hashes is None:
-        return None, none_lost
-    pairs = np.flatnonzero(~begins)
-    blocks = np.zeros(begins.size, dtype=np.int64)
-    blocks[pairs] = common_prefix(draft.block_hashes, turns.rows[source[pairs]], turns.rows[pairs])
-    if block is not None:
-        shared = blocks * block
-        return shared, ~begins & (last_prompt - shared >= LOST_BLOCKS * block)
-    lengths = draft.block_hashes.value_lengths().to_numpy()[turns.rows]
-    return None, ~begins & (lengths[source] - blocks >= LOST_BLOCKS)
+        return None, None
+    pairs = np.flatnonzero(~first)
+    left = pairs - 1 if source is None else source[pairs]
+    blocks = common_prefix(draft.block_hashes, left, pairs)
+    lost = np.zeros(first.size, dtype=bool)
+    if block is None:
+        lost[pairs] = draft.block_hashes.value_lengths().to_numpy()[left] - blocks >= LOST_BLOCKS
+        return None, lost
+    shared = np.zeros(first.size, dtype=np.int64)
+    shared[pairs] = blocks * block
+    lost[pairs] = last_prompt[pairs] - shared[pairs] >= LOST_BLOCKS * block
+    return shared, lost
 
 
 def common_prefix(hashes: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mfmc.traces.staging import Draft
-
-
-@dataclass
-class Turns:
-    """Columns in canonical order: conversation by conversation, turn by turn. `rows` indexes the draft."""
-
-    conversation: np.ndarray
-    rows: np.ndarray
-    first: np.ndarray
-
-    @classmethod
-    def of(cls, draft: Draft, codes: np.ndarray, order: np.ndarray) -> Turns:
-        conversation = codes[order]
-        return cls(conversation, order, np.diff(conversation, prepend=-1) != 0)
 
 
 def conversation_codes(draft: Draft) -> np.ndarray:
@@ -56,30 +40,47 @@ def dense(codes: np.ndarray) -> np.ndarray:
     return codes if present.all() else (np.cumsum(present) - 1)[codes]
 
 
-def canonical_order(draft: Draft, codes: np.ndarray) -> np.ndarray:
-    """Rows conversation by conversation, by turn number or time, ties in the file's order."""
+def canonical_order(draft: Draft, codes: np.ndarray) -> np.ndarray | None:
+    """Rows by conversation, then turn number or time, then place in the file; None: as they stand."""
+    key = draft.turn if draft.turn is not None else draft.submitted_at
+    if key is None:
+        return group(codes)
+    falls = key[1:] < key[:-1]
+    if draft.turn is None and draft.clock == "shared" and falls.any():
+        draft.treatments["rows out of time order: sorted"] = int(np.count_nonzero(falls))
+    if not np.any(falls & (codes[1:] == codes[:-1])) and not np.any(codes[1:] < codes[:-1]):
+        return None
+    if not falls.any():
+        return group(codes)
+    by_key = np.argsort(key, kind="stable")
+    return by_key[group(codes[by_key])]
+
+
+def group(codes: np.ndarray) -> np.ndarray:
+    """Rows sorted by their code, equal codes in the order they came.
+
+    The column indices of a sparse matrix with a one at every (code, row): a counting sort, in C.
+    """
+    from scipy.sparse import coo_array
+
     n = codes.size
-    keys: list[np.ndarray] = []
-    if draft.turn is not None:
-        keys = [draft.turn]
-    elif draft.submitted_at is not None:
-        back = np.diff(draft.submitted_at) < 0
-        if back.any() and draft.clock == "shared":
-            draft.treatments["rows out of time order: sorted"] = int(back.sum())
-        keys = [draft.submitted_at]
-    step = np.diff(codes)
-    for key in keys:
-        if np.all((step > 0) | ((step == 0) & (np.diff(key) >= 0))):
-            return np.arange(n)  # already in order
-    order = np.arange(n)
-    for key in keys:
-        if np.any(np.diff(key) < 0):
-            order = np.argsort(key, kind="stable")
-    # One flat sort of packed keys (conversation, place): plain integers sort several times faster than
-    # indices.
-    bits = max(n - 1, 1).bit_length()
-    packed = codes[order] << bits
-    packed |= np.arange(n)
-    packed.sort()
-    packed &= (1 << bits) - 1
-    return order[packed]
+    rows = np.arange(n, dtype=np.int32 if n < 2**31 else np.int64)
+    ones = np.ones(n, dtype=np.int8)
+    return (
+        coo_array((ones, (codes.astype(rows.dtype), rows)), shape=(int(codes.max()) + 1, n)).tocsr().indices
+    )
+
+
+def first_rows(conversation: np.ndarray) -> np.ndarray:
+    """Where a sorted column of conversations moves on to the next: bool [n]."""
+    first = np.ones(conversation.size, dtype=bool)
+    np.not_equal(conversation[1:], conversation[:-1], out=first[1:])
+    return first
+
+
+def before(values: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """The value one row earlier in the same conversation; 0 at its first row."""
+    shifted = np.empty_like(values)
+    shifted[1:] = values[:-1]
+    np.copyto(shifted, 0, where=first)
+    return shifted

@@ -19,6 +19,12 @@ def plain_words(found: dict[str, Any], clock: str) -> list[str]:
     sentences += _tails(tests["tails"])
     sentences += _censoring(tests["censoring"])
     sentences += _sensitivity(found["sensitivity"])
+    shape = found["shape"]
+    if shape["sample_every"] > 1:
+        sentences.append(
+            f"Sizes, gaps and their tests come from every {shape['sample_every']}th conversation"
+            f" ({shape['sample_turns']:,} turns); rows, turns and arrivals count everything."
+        )
     if found["endless_cache"]:
         shares = found["endless_cache"]
         sentences.append(

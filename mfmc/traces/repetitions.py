@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mfmc.traces.order import Turns
 from mfmc.traces.staging import Draft
 from mfmc.traces.tabular import connect
 
@@ -49,39 +48,36 @@ def reject_repeated_chats(draft: Draft) -> None:
     draft.keep(keep, "chat id that an earlier row has")
 
 
-def reject_repeated_turns(draft: Draft, turns: Turns) -> Turns:
-    """Drop second rows for one turn number, or rows equal in conversation, time and lengths."""
-    rows = turns.rows
+def repeated_turns(draft: Draft, first: np.ndarray) -> tuple[np.ndarray, str] | None:
+    """(second rows for one turn number, or rows like another of their conversation in time and lengths; why).
+
+    The draft is in canonical order, `first` marks the first rows of conversations.
+    """
     if draft.conversation is None:
-        return turns
+        return None
     if draft.turn is not None:
         if not draft.unique_turns:
-            return turns
-        repeated = ~turns.first & (np.diff(draft.turn[rows], prepend=-1) == 0)
-        reason = "turn that its conversation already has"
-    elif draft.submitted_at is not None:
-        repeated = _repeated_at_one_time(draft, turns)
-        reason = "exact repetition of an earlier row"
-    else:
-        return turns
-    if not repeated.any():
-        return turns
-    draft.rejections.add(reason, draft.source_row[rows[repeated]])
-    conversation = turns.conversation[~repeated]
-    return Turns(conversation, rows[~repeated], np.diff(conversation, prepend=-1) != 0)
+            return None
+        repeated = ~first
+        repeated[1:] &= draft.turn[1:] == draft.turn[:-1]
+        return repeated, "turn that its conversation already has"
+    if draft.submitted_at is None:
+        return None
+    return _repeated_at_one_time(draft, first), "exact repetition of an earlier row"
 
 
-def _repeated_at_one_time(draft: Draft, turns: Turns) -> np.ndarray:
+def _repeated_at_one_time(draft: Draft, first: np.ndarray) -> np.ndarray:
     """Rows like an earlier one of their conversation in time, prompt and response."""
-    times = draft.submitted_at[turns.rows]
-    tied = ~turns.first & (np.diff(times, prepend=np.nan) == 0)
+    times = draft.submitted_at
+    tied = ~first
+    tied[1:] &= times[1:] == times[:-1]
     tied[:-1] |= tied[1:]
     places = np.flatnonzero(tied)
     repeated = np.zeros(tied.size, dtype=bool)
     if places.size:
-        rows = turns.rows[places]
         prompt = draft.input_tokens if draft.input_tokens is not None else draft.new_prompt_tokens
-        columns = (turns.conversation[places], times[places], prompt[rows], draft.response_tokens[rows])
+        conversation = np.searchsorted(np.flatnonzero(first), places, side="right")
+        columns = (conversation, times[places], prompt[places], draft.response_tokens[places])
         order = np.lexsort((places, *columns))
         same = np.ones(places.size - 1, dtype=bool)
         for column in columns:

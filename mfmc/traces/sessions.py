@@ -16,16 +16,14 @@ Rules, each with its count in `Trace.treatments`:
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mfmc.errors import InputError
 from mfmc.traces.clock import to_seconds
 from mfmc.traces.contexts import contexts
-from mfmc.traces.order import Turns, canonical_order, conversation_codes, dense
+from mfmc.traces.order import canonical_order, conversation_codes, dense, first_rows
 from mfmc.traces.prefix_chain import parents_by_hashes, root_of
-from mfmc.traces.repetitions import reject_repeated_chats, reject_repeated_turns, reject_repetitions
+from mfmc.traces.repetitions import reject_repeated_chats, reject_repetitions, repeated_turns
 from mfmc.traces.staging import Draft
 from mfmc.traces.table import APPENDED, BRANCH, CONTEXTS, FIRST, REWRITTEN, SHORTENED, SHRUNK, Trace
 
@@ -52,59 +50,59 @@ def assemble(draft: Draft, time_unit: str | None = None, fan_out_limit: int = 16
         )
     codes = conversation_codes(draft) if parent is None else dense(root_of(parent))
     order = canonical_order(draft, codes)
-    if parent is not None:
-        place = np.empty_like(order)
-        place[order] = np.arange(order.size)
-        parent = np.where(parent < 0, -1, place[parent])[order]
-    turns = Turns.of(draft, codes, order)
-    if parent is None:
-        turns = reject_repeated_turns(draft, turns)
-    return _trace(draft, turns, parent, origin, sensitivity)
+    if order is not None:
+        draft.take(order)
+        codes = codes[order]
+        if parent is not None:
+            place = np.empty_like(order)
+            place[order] = np.arange(order.size)
+            parent = np.where(parent < 0, -1, place[parent])[order]
+    first = first_rows(codes)
+    repeated = repeated_turns(draft, first) if parent is None else None
+    if repeated is not None and repeated[0].any():
+        draft.keep(~repeated[0], repeated[1])
+        first = first_rows(codes[~repeated[0]])
+    return _trace(draft, first, parent, origin, sensitivity)
 
 
 def _trace(
     draft: Draft,
-    turns: Turns,
+    first: np.ndarray,
     parent: np.ndarray | None,
     origin: float | None,
     sensitivity: list[dict[str, int]],
 ) -> Trace:
-
-    def take(column: Any) -> Any:
-        return None if column is None else column[turns.rows]
-
-    first, index = turns.first, np.arange(turns.rows.size)
-    before = index - 1 if parent is None else parent
-    response = take(draft.response_tokens)
+    starts, response = np.flatnonzero(first), draft.response_tokens
     if draft.new_prompt_tokens is not None:
-        new = take(draft.new_prompt_tokens)
+        new = draft.new_prompt_tokens
         content = np.cumsum(new + response)
         start = (content - new - response)[first]
         history = content - new - response - start[np.cumsum(first) - 1]
         context = np.where(first, FIRST, APPENDED).astype(np.int8)
     else:
-        prompt = take(draft.input_tokens)
-        history, context = contexts(draft, turns, prompt, response, before)
-        new = prompt - history
-    starts = np.flatnonzero(first)
-    turn = index - np.repeat(starts, np.diff(np.append(starts, index.size))) + 1
-    conversation = np.cumsum(first) - 1
-    times = take(draft.submitted_at)
-    hashes = draft.block_hashes
+        history, context = contexts(draft, first, parent)
+        new = draft.input_tokens - history
+    lengths = np.diff(np.append(starts, first.size))
+    turn = np.arange(1, first.size + 1, dtype=np.int32)
+    turn -= np.repeat(starts.astype(np.int32), lengths)
+    times = draft.submitted_at
+    if times is not None and not np.isfinite(times).any():
+        draft.evidence.append("no row carries a usable time")
+        times = None
     columns = {
-        "conversation": conversation,
-        "turn": turn.astype(np.int32),
-        "submitted_at": np.full(index.size, np.nan) if times is None else times,
+        "conversation": np.repeat(np.arange(starts.size, dtype=np.int32), lengths),
+        "turn": turn,
+        "submitted_at": np.full(first.size, np.nan) if times is None else times,
         "history_tokens": history,
         "new_prompt_tokens": new,
         "response_tokens": response,
-        "kind": np.zeros(index.size, dtype=np.int8) if draft.kind is None else take(draft.kind),
+        "kind": np.zeros(first.size, dtype=np.int8) if draft.kind is None else draft.kind,
         "context": context,
-        "source_row": take(draft.source_row),
+        "source_row": draft.source_row,
     }
     trace = Trace.from_columns(
         columns,
-        block_hashes=None if hashes is None else hashes.take(_arrow(turns.rows)),
+        block_hashes=draft.block_hashes,
         format=draft.format,
         clock="none" if times is None else draft.clock,
         origin=origin,
@@ -132,20 +130,15 @@ def _count_treatments(trace: Trace, draft: Draft, parent: np.ndarray | None) -> 
         children = np.bincount(parent[parent >= 0], minlength=1)
         counts["parents that branch (two or more continuations)"] = int((children > 1).sum())
         counts["branches: continue an older turn, a new conversation for the cache"] = int(context[BRANCH])
-    counts["responses of 0 tokens, kept"] = int((trace.response_tokens == 0).sum())
+    counts["responses of 0 tokens, kept"] = int(np.count_nonzero(trace.response_tokens == 0))
     if draft.new_prompt_tokens is not None:
         opens = (trace.turn == 1) & (trace.new_prompt_tokens == 0)
         counts["conversations that begin with a response: left out of resampling"] = int(opens.sum())
     if trace.clock != "none":
-        gap = np.diff(trace.submitted_at)[trace.turn[1:] > 1]
-        counts["turns whose number contradicts their time: no gap is taken"] = int((gap < 0).sum())
-        counts["gaps of exactly 0, kept"] = int((gap == 0).sum())
-
-
-def _arrow(rows: np.ndarray) -> Any:
-    import pyarrow as pa
-
-    return pa.array(rows)
+        now, last, later = trace.submitted_at[1:], trace.submitted_at[:-1], trace.turn[1:] > 1
+        back, same = np.count_nonzero((now < last) & later), np.count_nonzero((now == last) & later)
+        counts["turns whose number contradicts their time: no gap is taken"] = int(back)
+        counts["gaps of exactly 0, kept"] = int(same)
 
 
 def _sort_by_time(draft: Draft) -> None:

@@ -176,29 +176,31 @@ class Trace:
         """
         if block_tokens < 1:
             raise InputError(f"block_tokens is {block_tokens}: expected at least 1 token a block")
-        keep, first = self._selected(minimum_turns)
-        total, response = self.input_tokens, self.response_tokens
-        growth = np.diff(total, append=0)  # of the prompt, to the next turn
-        extends = ~np.append(first[1:], True)
-        kept = np.where(extends, np.minimum(response, growth), response)
-        before = np.where(first, 0, np.roll(total + kept, 1))
-        segment = self.segments
-        if not keep.all():
-            segment, total, kept, before = segment[keep], total[keep], kept[keep], before[keep]
-        if not segment.size:
+        starts, sizes, usable = self._selected(minimum_turns)
+        if not usable.any():
             raise InputError(
                 f"no conversation of at least {minimum_turns} turns begins with a prompt: lower minimum_turns"
             )
-        number = np.cumsum(np.diff(segment, prepend=-1) != 0) - 1
-        return ConversationTable(number, total - before, kept, block_tokens)
+        total, kept = self.input_tokens, self.response_tokens.copy()
+        ends = np.append(starts[1:], len(self)) - 1
+        last_response = kept[ends]
+        np.minimum(kept[:-1], total[1:] - total[:-1], out=kept[:-1])  # the next prompt keeps no more
+        kept[ends] = last_response
+        prompt = total.copy()
+        prompt[1:] -= total[:-1] + kept[:-1]
+        prompt[starts] = total[starts]
+        number = np.repeat(np.arange(int(usable.sum())), sizes[usable])
+        if not usable.all():
+            keep = np.repeat(usable, sizes)
+            prompt, kept = prompt[keep], kept[keep]
+        return ConversationTable(number, prompt, kept, block_tokens)
 
-    def _selected(self, minimum_turns: int) -> tuple[np.ndarray, np.ndarray]:
-        """(turns of segments that resampling takes, first turns of segments)."""
-        first = np.diff(self.segments, prepend=-1) != 0
-        starts = np.flatnonzero(first)
+    def _selected(self, minimum_turns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(first turn, number of turns, whether resampling takes it) of every segment."""
+        starts = np.flatnonzero((self.context == FIRST) | (self.context >= REWRITTEN))
         sizes = np.diff(np.append(starts, len(self)))
-        usable = (sizes >= minimum_turns) & (self.input_tokens[starts] > 0)
-        return np.repeat(usable, sizes), first
+        opens = self.history_tokens[starts] + self.new_prompt_tokens[starts] > 0
+        return starts, sizes, (sizes >= minimum_turns) & opens
 
     def gaps(self) -> Gaps:
         """Inter-prompt times with the censored waits after last turns.
@@ -224,14 +226,19 @@ class Trace:
         return Gaps(seconds[use], last[use], self.conversation[use], self.turn[use], keeps[use])
 
     def arrival_rate(self, minimum_turns: int = 1) -> float:
-        """Conversations per second: those of `conversations(.., minimum_turns)` over the span of the file."""
-        first_time, last_time = self.window
-        if last_time <= first_time:
+        """Conversations per second: those of `conversations(.., minimum_turns)`, from the first start to the
+        last.
+        """
+        self.window  # noqa: B018  (refuses files without a common clock)
+        starts, _, usable = self._selected(minimum_turns)
+        times = self.submitted_at[starts[usable]]
+        times = times[np.isfinite(times)]
+        span = float(np.ptp(times)) if times.size else 0.0
+        if span == 0:
             raise InputError(
-                f"{self.format}: all submissions carry one time, so there is no rate: give arrival_rate"
+                f"{self.format}: no two conversations start apart, so there is no rate: give arrival_rate"
             )
-        keep, first = self._selected(minimum_turns)
-        return float((keep & first).sum() / (last_time - first_time))
+        return (times.size - 1) / span
 
     def accesses(self, block_tokens: int) -> AccessStream:
         """The file's own access stream, for an exact replay: whole prompts in tokens, conversations as
@@ -247,6 +254,18 @@ class Trace:
             tokens=self.input_tokens[usable],
             block_tokens=block_tokens,
         )
+
+    def thinned(self, every: int) -> Trace:
+        """Every `every`-th conversation, without block hashes; the clock and the counts stay."""
+        if every <= 1:
+            return self
+        rows = np.flatnonzero(self.conversation % every == 0)
+        columns = {name: self.column(name)[rows] for name in COLUMNS}
+        columns["conversation"] = columns["conversation"] // every
+        return Trace.from_columns(columns, **self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*_SETTINGS, "rejections")}
 
     def placed(self, arrival_rate: float, seed: int = 0) -> Trace:
         """A copy on one clock: every conversation begins at its own moment of a Poisson process, its gaps
@@ -265,8 +284,7 @@ class Trace:
         offset = arrivals - self.submitted_at[self.starts]
         columns = {name: self.column(name) for name in COLUMNS}
         columns["submitted_at"] = self.submitted_at + np.repeat(offset, self.lengths)
-        settings = {name: getattr(self, name) for name in (*_SETTINGS, "rejections")}
-        settings |= {
+        settings = self._settings() | {
             "clock": "shared",
             "origin": None,
             "evidence": [
