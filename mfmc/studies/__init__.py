@@ -57,6 +57,7 @@ STUDIES: dict[str, Study] = {
     "cache_budget": Study("mfmc.studies.cache_budget", "prefix checkpoints under byte budgets, designs compared"),
     "plan": Study("mfmc.studies.plan", "capacity, GiB and cost for a target hit ratio, for a named model"),
     "mean_field": Study("mfmc.studies.mean_field", "characteristic time and limit hit ratio, per accounting"),
+    "collect": Study("mfmc.studies.collect", "one table and one report of a sweep, finished or not"),
 }
 
 

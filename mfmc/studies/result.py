@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ class Result:
     tables    name -> rows, each a dict of scalars; the one called "table" is the main one
     arrays    name -> array
     sections  title -> markdown text of the report
+    folders   name -> what writes a folder of further files, given its path
     """
 
     summary: dict[str, Any]
@@ -39,6 +42,7 @@ class Result:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     sections: dict[str, str] = field(default_factory=dict)
+    folders: dict[str, Callable[[Path], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.tables and "table" not in self.tables:
