@@ -40,10 +40,11 @@ class KaplanMeier(NamedTuple):
 
 def usable_gaps(gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
     """(seconds, censored): without gaps before a prompt that shrank or rewrote the context, which reuses
-    nothing.
+    nothing; in whole microseconds, as equal gaps must not differ by the rounding of their times.
     """
     use = gaps.appended | gaps.censored
-    return (gaps.seconds, gaps.censored) if use.all() else (gaps.seconds[use], gaps.censored[use])
+    seconds = np.round(gaps.seconds, 6)
+    return (seconds, gaps.censored) if use.all() else (seconds[use], gaps.censored[use])
 
 
 def empirical(seconds: np.ndarray) -> EmpiricalGaps:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from mfmc.planning.capacity import exact_capacity, plan_capacity
 from mfmc.planning.cost import Economics, best_capacity
-from mfmc.planning.memory import mean_block_bytes
+from mfmc.planning.memory import cache_bytes
 from mfmc.planning.sensitivity import Sensitivities, sensitivities
 
 __all__ = [
     "Economics",
     "Sensitivities",
     "best_capacity",
+    "cache_bytes",
     "exact_capacity",
-    "mean_block_bytes",
     "plan_capacity",
     "sensitivities",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,21 +22,20 @@ MOST = 0.9999
 class Economics:
     """Prices in any currency: `memory_price` per GiB and hour, `prefill_price` per million prompt tokens computed.
 
-    block_bytes, block_tokens: of a cache block. accessed_tokens: tokens that a conversation's prompts hold in all.
+    bytes_of: of a cache full with so many blocks. accessed_tokens: tokens that a conversation's prompts hold in all.
     token_share: tokens served over looked up, for one block served over looked up.
     """
 
     memory_price: float
     prefill_price: float
-    block_bytes: float
-    block_tokens: int
+    bytes_of: Callable[[float], float]
     accessed_tokens: float
     token_share: float = 1.0
 
     def hourly(self, workload: Workload, capacity: float, accounting: str) -> dict[str, float]:
         """Cost per hour of memory and prefill, and both; times of the workload in seconds."""
         served = float(hit_ratio(workload, capacity, accounting)) * self.token_share
-        memory = self.memory_price * capacity * self.block_bytes / GIB
+        memory = self.memory_price * self.bytes_of(capacity) / GIB
         tokens = float(workload.arrival_rate) * HOUR * self.accessed_tokens * (1 - served)
         prefill = self.prefill_price * tokens / 1e6
         return {"memory_cost": memory, "prefill_cost": prefill, "cost": memory + prefill}

@@ -14,7 +14,7 @@ from mfmc.config.trace import TraceSection
 from mfmc.errors import InputError
 from mfmc.estimator.bootstrap import interval
 from mfmc.models import GIB, KVModel
-from mfmc.planning import Economics, best_capacity, exact_capacity, mean_block_bytes, plan_capacity, sensitivities
+from mfmc.planning import Economics, best_capacity, exact_capacity, plan_capacity, sensitivities
 from mfmc.studies.context import Context
 from mfmc.studies.estimate import PriorSection
 from mfmc.studies.planned import Planned, planned
@@ -54,7 +54,7 @@ class Config(Settings):
 def run(config: Config, context: Context) -> Result:
     """Rows of targets and budgets; tables of sensitivities and of one knee per memory price."""
     model = build_model(config.model)
-    plan = planned(config, context)
+    plan = planned(config, model, context)
     context.notes.append(model.describe(plan.block_tokens))
     asked = capacities_asked(config, plan, model, context)
     if not asked:
@@ -62,20 +62,19 @@ def run(config: Config, context: Context) -> Result:
             f"no target can be reached: the reuse ceiling of this workload is {plan.ceiling:.4f}; set lower"
             " plan.hit_ratios, or give plan.budgets_gib"
         )
-    knees = [knee_row(config, plan, model, price) for price in config.plan.memory_prices]
+    knees = [knee_row(config, plan, price) for price in config.plan.memory_prices]
     curve = curve_capacities([row["capacity"] for row in asked] + [row["capacity"] for row in knees])
     replayed = plan.replay(int(curve[-1])) if config.plan.replay else None
     if replayed is not None:
         for row in asked:
             row["replayed"] = float(replayed.curve.hit_ratio(round(row["capacity"])))
     slopes = [sensitivity_row(plan, row) for row in asked]
-    block_bytes = mean_block_bytes(model, plan.block_tokens)
     return Result(
         summary={
             "model": model.name,
             "token_bytes": model.token_bytes,
             "block_tokens": plan.block_tokens,
-            "block_bytes": block_bytes,
+            "block_bytes": model.block_bytes(plan.block_tokens),
             "accounting": plan.accounting,
             "arrival_rate": float(plan.workload.arrival_rate),
             "reuse_ceiling": plan.ceiling,
@@ -86,7 +85,7 @@ def run(config: Config, context: Context) -> Result:
         },
         headline=[*(finding(row, plan) for row in asked), *(knee_finding(row) for row in knees)],
         tables={"table": [narrow(row) for row in asked], "sensitivities": slopes, "knees": knees},
-        arrays=curve_arrays(config, plan, model, curve, replayed),
+        arrays=curve_arrays(config, plan, curve, replayed),
         checks=plan_checks(asked),
         sections={"How to read this": _reading(plan, model, replayed)},
     )
@@ -107,22 +106,22 @@ def capacities_asked(config: Config, plan: Planned, model: KVModel, context: Con
             )
             continue
         capacity = plan_capacity(plan.workload, ratio, plan.accounting)
-        rows.append(capacity_row(plan, model, capacity, f"{kind} {goal:g}"))
+        rows.append(capacity_row(plan, capacity, f"{kind} {goal:g}"))
         add_uncertainty(rows[-1], plan, ratio, config, context)
     for budget in section.budgets_gib:
         capacity = budget_capacity(plan, model, budget * GIB)
-        rows.append(capacity_row(plan, model, capacity, f"budget {budget:g} GiB"))
+        rows.append(capacity_row(plan, capacity, f"budget {budget:g} GiB"))
     return sorted(rows, key=lambda row: row["capacity"])
 
 
-def capacity_row(plan: Planned, model: KVModel, capacity: float, target: str) -> Row:
+def capacity_row(plan: Planned, capacity: float, target: str) -> Row:
     time = float(characteristic_time(plan.workload, capacity, plan.accounting))
     ratio = float(hit_ratio(plan.workload, capacity, plan.accounting))
     return {
         "target": target,
         "capacity": capacity,
         "tokens": capacity * plan.block_tokens,
-        "gib": capacity * mean_block_bytes(model, plan.block_tokens, plan.full, time) / GIB,
+        "gib": plan.bytes_of(capacity) / GIB,
         "hit_ratio": ratio,
         "prefill_saving": ratio * plan.token_share,
         "characteristic_time": time,
@@ -131,10 +130,9 @@ def capacity_row(plan: Planned, model: KVModel, capacity: float, target: str) ->
 
 def add_uncertainty(row: Row, plan: Planned, ratio: float, config: Config, context: Context) -> None:
     """The interval of the capacity by bootstrap, and the capacity by the finite-N law."""
-    scale = row["gib"] / row["capacity"]
     if plan.resampled is not None:
         low, high = interval(row["capacity"], plan.resampled.capacity_for(ratio))
-        row |= {"gib_low": max(low, 0) * scale, "gib_high": high * scale}
+        row |= {"gib_low": plan.bytes_of(max(low, 1)) / GIB, "gib_high": plan.bytes_of(high) / GIB}
     if config.plan.exact and plan.exact_workload is not None:
         with context.progress(f"finite-N law, {row['target']}", 1) as advance:
             reference = plan_capacity(plan.exact_workload, ratio, plan.accounting)
@@ -147,8 +145,7 @@ def budget_capacity(plan: Planned, model: KVModel, budget: float) -> float:
     """Blocks that fit into so many bytes; where a block's cost depends on lengths, by iteration."""
     capacity = budget / model.block_bytes(plan.block_tokens)
     for _ in range(20 if model.depends_on_length else 0):
-        time = float(characteristic_time(plan.workload, capacity, plan.accounting))
-        capacity = budget / mean_block_bytes(model, plan.block_tokens, plan.full, time)
+        capacity *= budget / plan.bytes_of(capacity)
     return max(float(int(capacity)), 1.0)
 
 
@@ -170,27 +167,26 @@ def sensitivity_row(plan: Planned, row: Row) -> Row:
     }
 
 
-def economics(config: Config, plan: Planned, model: KVModel, price: float) -> Economics:
+def economics(config: Config, plan: Planned, price: float) -> Economics:
     return Economics(
         memory_price=price,
         prefill_price=config.plan.prefill_price,
-        block_bytes=model.block_bytes(plan.block_tokens),
-        block_tokens=plan.block_tokens,
+        bytes_of=plan.bytes_of,
         accessed_tokens=plan.accessed_tokens,
         token_share=plan.token_share,
     )
 
 
-def knee_row(config: Config, plan: Planned, model: KVModel, price: float) -> Row:
+def knee_row(config: Config, plan: Planned, price: float) -> Row:
     """The memory of least cost at one price; hourly costs with it, and without any."""
-    money = economics(config, plan, model, price)
+    money = economics(config, plan, price)
     capacity = best_capacity(plan.workload, money, plan.accounting)
     at = money.hourly(plan.workload, max(capacity, 1e-9), plan.accounting)
     bare = money.hourly(plan.workload, 1e-9, plan.accounting)["cost"]
     return {
         "memory_price": price,
         "capacity": capacity,
-        "gib": capacity * money.block_bytes / GIB,
+        "gib": plan.bytes_of(capacity) / GIB if capacity else 0.0,
         "hit_ratio": float(hit_ratio(plan.workload, max(capacity, 1e-9), plan.accounting)),
         **at,
         "cost_without_cache": bare,
@@ -202,10 +198,10 @@ def curve_capacities(capacities: list[float]) -> np.ndarray:
     return np.unique(np.round(np.geomspace(max(low, 1), high, CURVE_POINTS)).astype(np.int64))
 
 
-def curve_arrays(config: Config, plan: Planned, model: KVModel, curve: np.ndarray, replayed: Any) -> dict:
+def curve_arrays(config: Config, plan: Planned, curve: np.ndarray, replayed: Any) -> dict:
     arrays = {
         "curve_capacity": curve,
-        "curve_gib": curve * model.block_bytes(plan.block_tokens) / GIB,
+        "curve_gib": np.array([plan.bytes_of(float(n)) / GIB for n in curve]),
         "curve_hit_ratio": np.array([float(hit_ratio(plan.workload, n, plan.accounting)) for n in curve]),
     }
     if plan.resampled is not None:
@@ -214,7 +210,7 @@ def curve_arrays(config: Config, plan: Planned, model: KVModel, curve: np.ndarra
     if replayed is not None:
         arrays["curve_replayed"] = np.asarray(replayed.curve.hit_ratio(curve))
     for i, price in enumerate(config.plan.memory_prices):
-        money = economics(config, plan, model, price)
+        money = economics(config, plan, price)
         arrays[f"cost_{i}"] = np.array([money.hourly(plan.workload, n, plan.accounting)["cost"] for n in curve])
     return arrays
 
@@ -250,8 +246,10 @@ def knee_finding(row: Row) -> str:
 
 
 def narrow(row: Row) -> Row:
-    """A row for the terminal."""
-    return {name: value for name, value in row.items() if name not in ("prefill_saving", "tokens", "characteristic_time")}
+    """A row for the terminal, in whole blocks."""
+    left_out = ("prefill_saving", "tokens", "characteristic_time")
+    whole = {name: round(row[name]) for name in ("capacity", "capacity_exact") if name in row}
+    return {name: whole.get(name, value) for name, value in row.items() if name not in left_out}
 
 
 def _reading(plan: Planned, model: KVModel, replayed: Any) -> str:

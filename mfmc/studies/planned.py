@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from mfmc.estimator.bootstrap import Replicates
-from mfmc.laws.gaps import EmpiricalGaps
-from mfmc.estimator.gap_laws import condensed
 from mfmc.estimator.estimate import EXACT_KNOTS
+from mfmc.estimator.gap_laws import condensed
+from mfmc.laws.gaps import EmpiricalGaps
+from mfmc.models import KVModel
+from mfmc.planning import cache_bytes
 from mfmc.studies.context import Context
 from mfmc.studies.estimate import trace_estimator
 from mfmc.studies.replays import RESAMPLED_CONVERSATIONS, Replayed, replay_trace
@@ -21,15 +23,15 @@ WARM_UP = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """`workload` has what the mean field needs, `full` the law of conversations, `exact_workload` the same made small
-    enough for the finite-N law (None: too large). `accessed_tokens`: tokens of a conversation's prompts in all;
-    `token_share`: share of tokens served per share of blocks served.
+    """`workload` has what the mean field needs; `exact_workload` the law of conversations, small enough for the finite-N
+    law (None: it is too large). `bytes_of`: of a cache full with so many blocks. `accessed_tokens`: tokens of a
+    conversation's prompts in all; `token_share`: share of tokens served per share of blocks served.
     """
 
     how: str
     workload: Any
-    full: Workload
     exact_workload: Workload | None
+    bytes_of: Callable[[float], float]
     accounting: str
     block_tokens: int
     accessed_tokens: float
@@ -43,12 +45,13 @@ class Planned:
         return float(self.workload.profile(self.accounting).reuse_ceiling)
 
 
-def planned(config: Any, context: Context) -> Planned:
+def planned(config: Any, model: KVModel, context: Context) -> Planned:
     """From `plan.source`."""
-    return of_trace(config, context) if config.plan.source == "trace" else of_workload(config, context)
+    make = of_trace if config.plan.source == "trace" else of_workload
+    return make(config, model, context)
 
 
-def of_workload(config: Any, context: Context) -> Planned:
+def of_workload(config: Any, model: KVModel, context: Context) -> Planned:
     """The configured workload; token-exact where it knows tokens, else the practical accounting."""
     workload = context.workload
     accounting = context.accountings[-1]
@@ -64,8 +67,8 @@ def of_workload(config: Any, context: Context) -> Planned:
     return Planned(
         how=f"workload {config.workload.name or 'given'} at {float(workload.arrival_rate):g} conversations per unit of time",
         workload=workload,
-        full=workload,
         exact_workload=workload,
+        bytes_of=cache_bytes(model, block_tokens, workload, workload, accounting),
         accounting=accounting,
         block_tokens=block_tokens,
         accessed_tokens=workload.profile(accounting).content * block_tokens,
@@ -75,7 +78,7 @@ def of_workload(config: Any, context: Context) -> Planned:
     )
 
 
-def of_trace(config: Any, context: Context) -> Planned:
+def of_trace(config: Any, model: KVModel, context: Context) -> Planned:
     """The conversations of a trace, token-exact, with the law of gaps that suits its clock."""
     estimator = trace_estimator(config.trace, config.plan, config.plan.replicates, context, "plan")
     law = estimator.laws[estimator.default_law]
@@ -85,14 +88,14 @@ def of_trace(config: Any, context: Context) -> Planned:
     if estimator.exact_refused:
         context.notes.append(f"the finite-N correction is left out: {estimator.exact_refused}")
     accounting = (config.accountings or ["token"])[-1]
-    moments = estimator.sums.moments(accounting)
+    workload, moments = estimator.workload(), estimator.sums.moments(accounting)
     tokens_served = moments.reusable * estimator.sums.block_tokens / estimator.sums.accessed_tokens
     return Planned(
         how=f"{estimator.sums.turns.size:,} conversations of {config.trace.path} at {estimator.arrival_rate:.4g} a second,"
         f" gaps by the {estimator.default_law.replace('_', '-')} law",
-        workload=estimator.workload(),
-        full=full,
+        workload=workload,
         exact_workload=None if estimator.exact_refused else exact,
+        bytes_of=cache_bytes(model, estimator.sums.block_tokens, full, workload, accounting),
         accounting=accounting,
         block_tokens=estimator.sums.block_tokens,
         accessed_tokens=estimator.sums.accessed_tokens,
