@@ -13,8 +13,7 @@ EPOCH_SECONDS = 1e8  # 1973: numbers of seconds above this are dates, not times 
 
 
 def to_seconds(draft: Draft, time_unit: str | None) -> float | None:
-    """Turn `draft.submitted_at` into seconds since the trace's first second; returns the epoch second of that
-    moment.
+    """Turn `draft.submitted_at` into seconds since the trace's first second; returns that moment's Unix time.
 
     `time_unit` overrules; otherwise the format's own unit holds, and where it has none, the size of the
     numbers tells: today is 1.8e9 in seconds, 1.8e12 in milliseconds, 1.8e15 in microseconds, 1.8e18 in

@@ -46,9 +46,7 @@ def correlation(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
 def mean_excess(
     values: np.ndarray, levels: tuple[float, ...] = (0.5, 0.9, 0.99, 0.999)
 ) -> list[dict[str, float]]:
-    """E[X - q | X > q] at quantiles q with at least 20 values beyond: flat for an exponential tail, rising
-    for heavy.
-    """
+    """E[X - q | X > q] at quantiles q with 20 values or more beyond: flat if the tail is exponential."""
     ordered = np.sort(values).astype(np.float64)
     rows = []
     for level in levels:

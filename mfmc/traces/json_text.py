@@ -17,9 +17,7 @@ SAMPLE_LINES = 50
 
 
 def leading_keys(text: str) -> dict[str, str]:
-    """Keys of the first object in `text`, each with the first character of its value; the text may end
-    anywhere.
-    """
+    """Keys of the first object in `text`, with the first character of each value; the text may break off."""
     keys: dict[str, str] = {}
     place, depth, key = text.find("{"), 0, None
     while 0 <= place < len(text):

@@ -60,9 +60,7 @@ class Source:
 
     @cached_property
     def head(self) -> bytes:
-        """The first bytes of the text, without a byte order mark (reading stops there: damage may come
-        later).
-        """
+        """The first bytes of the text, without a byte order mark (damage further on is not met here)."""
         data = b""
         for chunk in self._decoded():
             data += chunk

@@ -145,9 +145,7 @@ def stage(
     final.append(f"CAST(CASE {cases} ELSE 0 END AS UTINYINT) AS reason")
     inner = f"(SELECT {', '.join(parsed)} FROM {relation})"
     table = _fetch(connection, f"SELECT {', '.join(final)} FROM {inner}")
-    if any(
-        table[role].null_count for role in whole
-    ):  # some identifier is blank or no plain number: take the texts
+    if any(table[role].null_count for role in whole):  # blank, or no plain number: take the texts
         table |= _fetch(connection, f"SELECT {', '.join(whole)} FROM {inner}")
 
     reason = table.pop("reason").to_numpy()
@@ -165,9 +163,8 @@ def stage(
     return draft
 
 
-Part = list[
-    tuple[str, list[tuple[str, str]], str]
-]  # (parsed column, its tests with reasons, column handed on)
+#: (parsed column, its tests with reasons, column handed on)
+Part = list[tuple[str, list[tuple[str, str]], str]]
 
 
 def _times(expressions: Mapping[str, str], text_time: bool, optional: bool) -> Part:
@@ -218,27 +215,12 @@ def _others(expressions: Mapping[str, str]) -> Part:
 
 
 def _as_whole(role: str) -> str:
-    """The identifier as a number if it is written as one, with neither leading zeros nor decimals; otherwise
-    NULL.
-    """
-    return (
-        f"CASE WHEN CAST(TRY_CAST({role} AS BIGINT) AS VARCHAR) = {role} THEN TRY_CAST({role} AS BIGINT) END"
-    )
+    """The identifier as a number if it is written as one, without leading zeros or decimals; else NULL."""
+    number = f"TRY_CAST({role} AS BIGINT)"
+    return f"CASE WHEN CAST({number} AS VARCHAR) = {role} THEN {number} END"
 
 
 def _fetch(connection: Any, query: str) -> dict[str, Any]:
     """Columns of a query, each as one contiguous array."""
-    import pyarrow as pa
-
     table = connection.sql(query).to_arrow_table()
-    columns = {}
-    for name in table.column_names:
-        column = table[name]
-        columns[name] = (
-            column.chunk(0)
-            if column.num_chunks == 1
-            else pa.concat_arrays(column.chunks)
-            if (column.num_chunks)
-            else pa.array([], column.type)
-        )
-    return columns
+    return {name: table[name].combine_chunks() for name in table.column_names}

@@ -151,13 +151,11 @@ class Trace:
         if self.clock != "shared":
             raise InputError(
                 f"{self.format} has no common clock ({_CLOCK_REASONS[self.clock]}): no arrival process can"
-                " be read from"
-                " it; give the arrival rate"
+                " be read from it; give the arrival rate"
             )
         return float(np.nanmin(self.submitted_at)), float(np.nanmax(self.submitted_at))
 
-    # What the models use
-    # -------------------------------------------------------------------------------------------
+    # What the models use.
 
     @cached_property
     def segments(self) -> np.ndarray:
@@ -295,8 +293,7 @@ class Trace:
         hashes = self.table["block_hashes"] if "block_hashes" in self.table.column_names else None
         return Trace.from_columns(columns, hashes, **settings)
 
-    # Saying what it is
-    # ---------------------------------------------------------------------------------------------
+    # Saying what it is.
 
     def describe(self) -> list[str]:
         """Lines for a report: rows, evidence, treatments."""

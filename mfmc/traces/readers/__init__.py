@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 
 from mfmc.errors import InputError
@@ -60,6 +61,7 @@ def read_trace(
     `hash_block_tokens`: sessions from block hashes, see `prefix_chain`. Raises InputError, in one line, for
     whatever cannot be read.
     """
+    _check_packages()
     _check(columns, fan_out_limit, hash_block_tokens)
     source = Source.open(path)
     if source.container == "parquet" and format in (None, OWN_FORMAT) and not columns and is_trace_file(path):
@@ -104,6 +106,12 @@ def _impression(source: Source) -> str:
         return f"JSON with keys {', '.join(list(keys)[:12])}" if keys else "JSON without an object"
     first = source.head.lstrip().split(b"\n", 1)[0][:80].decode(errors="replace").strip()
     return f"the first line is {first!r}"
+
+
+def _check_packages() -> None:
+    missing = [name for name in ("duckdb", "pyarrow", "zstandard") if find_spec(name) is None]
+    if missing:
+        raise InputError(f"reading traces needs {', '.join(missing)}: pip install 'mfmc[traces]'")
 
 
 def _check(columns: Mapping[str, str] | None, fan_out_limit: int, hash_block_tokens: int | None) -> None:

@@ -52,9 +52,7 @@ def has_columns(source: Source, needed: set[str]) -> str | None:
 
 
 def settle_hash_block(draft: Draft, usual: int, asked: int | None, candidates: tuple[int, ...]) -> None:
-    """Set `draft.hash_block_tokens`: as asked, or the size that explains most list lengths, the usual one
-    first.
-    """
+    """Set `draft.hash_block_tokens`: as asked, or the size that explains most list lengths (usual first)."""
     if asked is not None:
         draft.hash_block_tokens = asked
         draft.evidence.append(f"{asked} tokens a block hash, as asked")
