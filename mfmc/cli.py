@@ -23,9 +23,11 @@ from mfmc.config.compose import (
     explain,
     load_workload_files,
     options,
+    override_key,
     settings_from,
     store_schema,
 )
+from mfmc.config.sweeps import PLAN, sweep_folder
 from mfmc.errors import BufferOverflow, InputError
 
 if TYPE_CHECKING:
@@ -35,8 +37,11 @@ if TYPE_CHECKING:
 
 DONE, CHECK_FAILED, REFUSED, BROKE = 0, 1, 2, 3
 
-# Statuses of the jobs of this launch: filled by `job`, and by `Multirun` from the jobs' folders, since a
-# launcher may run them in other processes.
+#: Below `output`: finished chunks of runs that are not finished.
+UNFINISHED = ".unfinished"
+
+# Statuses of the runs of this launch, and the folders of its sweeps. A sweep's statuses are read from its
+# jobs' folders, since a launcher may run them in other processes.
 _statuses: list[int] = []
 _sweeps: list[Path] = []
 
@@ -55,11 +60,13 @@ def main(argv: list[str] | None = None) -> int:
 
             print("  ".join(f"{name} {version}" for name, version in versions().items()))
             return DONE
-        _launch(argv)
+        try:
+            _launch(argv)
+        finally:
+            _statuses.extend(status for sweep in _sweeps for status in _finish(sweep))
         return max(_statuses, default=DONE)
     except InputError as error:
         _complain(str(error))
-        _remove_unused_sweeps()
         return REFUSED
     except KeyboardInterrupt:
         _complain("interrupted")
@@ -84,6 +91,8 @@ def _launch(argv: list[str]) -> None:
     for override in given:
         check_form(override)
     flags = [word for word in argv if word not in given]
+    if not any(override_key(text) == "hydra.sweep.dir" for text in given):
+        flags.append(sweep_folder(given))
     store_schema()
     try:
         with _command_line([*flags, *load_workload_files(given)]):  # Hydra wants its flags first
@@ -154,7 +163,8 @@ def job(cfg: DictConfig) -> int:
             folder.discard()
         else:
             folder.write_failure(message, status, extra)
-    _statuses.append(status)
+    if number is None:
+        _statuses.append(status)
     return status
 
 
@@ -166,7 +176,9 @@ def _run_study(
     from omegaconf.errors import OmegaConfBaseException
 
     from mfmc import report
-    from mfmc.config.machine import prepared
+    from mfmc.chunks import Chunks
+    from mfmc.config.machine import prepared, processor
+    from mfmc.fingerprint import fingerprint
     from mfmc.progress import progress
     from mfmc.provenance import provenance
     from mfmc.studies.context import Context
@@ -177,13 +189,22 @@ def _run_study(
     except OmegaConfBaseException as error:
         raise InputError(explain(error, overrides)) from error
     settings = settings_from(values, overrides)
+    mark, resume = fingerprint(values), settings.runtime.resume
+    if where and resume and (finished := folder.status_of(mark)) is not None:
+        print(f"{where}was done before")
+        return finished
     with prepared(settings.runtime):
-        context = Context(settings, progress)
+        chunks = Chunks(Path(settings.output) / UNFINISHED / f"{mark}-{processor()}")
+        if not resume:
+            chunks.clear()
+        context = Context(settings, progress, chunks, lambda line: _complain(where + line))
         result = studies.load(settings.study).run(settings, context)
         if context.notes:
             result.sections = {"Input": "\n".join(f"- {note}" for note in context.notes), **result.sections}
         seconds = time.perf_counter() - start
-        folder.write(result, settings.study, provenance(settings, values, overrides, seconds), extra)
+        facts = provenance(settings, values, overrides, seconds) | {"fingerprint": mark}
+        folder.write(result, settings.study, facts, extra)
+    chunks.clear()
     if where:
         print(f"{where}{report.tally(result)} in {seconds:.1f} s")
     else:
@@ -192,7 +213,7 @@ def _run_study(
 
 
 class Multirun:
-    """Hydra's callback (named in conf/config.yaml): collects the statuses of jobs from their folders."""
+    """Hydra's callback (named in conf/config.yaml): remembers where sweeps go."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("on_"):  # the events that nothing is done at
@@ -200,27 +221,26 @@ class Multirun:
         raise AttributeError(name)
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        """Remember where the sweep goes."""
         _sweeps.append(Path(config.hydra.sweep.dir))
 
-    def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Say how many jobs did what."""
-        from mfmc.results import statuses
 
-        found = statuses(Path(config.hydra.sweep.dir))
-        _statuses.extend(found)
-        words = {DONE: "done", CHECK_FAILED: "with a failed check", REFUSED: "refused", BROKE: "broke"}
-        counts = ", ".join(
-            f"{found.count(status)} {word}" for status, word in words.items() if status in found
-        )
-        print(f"{len(found)} jobs: {counts}; results: {_relative(Path(config.hydra.sweep.dir))}")
+def _finish(sweep: Path) -> list[int]:
+    """Collect a sweep, say how many jobs did what, and return their statuses.
 
+    Not in Hydra's on_multirun_end, which does not come when a job, or its process, breaks. A sweep that was refused
+    before its first job leaves nothing behind.
+    """
+    from mfmc.collect import collect
 
-def _remove_unused_sweeps() -> None:
-    """A multirun that was refused before its first job leaves nothing behind."""
-    for folder in _sweeps:
-        if folder.is_dir() and {entry.name for entry in folder.iterdir()} <= {"multirun.yaml"}:
-            shutil.rmtree(folder, ignore_errors=True)
+    if not sweep.is_dir():
+        return []
+    if {entry.name for entry in sweep.iterdir()} <= {PLAN}:
+        shutil.rmtree(sweep, ignore_errors=True)
+        return []
+    collected = collect(sweep)
+    collected.write()
+    print(f"{collected.counts()}; results: {_relative(sweep)}")
+    return [BROKE if job.status is None else job.status for job in collected.jobs]
 
 
 def _complain(line: str) -> None:
@@ -245,12 +265,15 @@ mfmc: hit ratios of KV caches under LRU for multi-turn conversations, from theor
 
 usage: mfmc [study=NAME] [workload=NAME|FILE.yaml] [runtime=NAME] [key=value ...]
        mfmc -m key=value1,value2 ...      every combination of the listed values
+       mfmc experiment=NAME               a sweep that is ready to run
+       mfmc study=collect sweep=FOLDER    one table and one report of a sweep, finished or not
 
 studies (study=)
 {listed}
 
 workloads (workload=)  {", ".join(options("workload"))}
 runtimes (runtime=)    {", ".join(options("runtime"))}
+experiments (experiment=)  {", ".join(options("experiment"))}
 
 examples
   mfmc capacities=[1000,10000] workload=scm
@@ -260,6 +283,7 @@ examples
 
 mfmc study=NAME --cfg job   prints every setting and its value
 mfmc --hydra-help           the flags of Hydra
-Results go to outputs/<study>/<time>/ below the current folder (output=FOLDER to change it).
+Results go to outputs/<study>/<time>/ below the current folder (output=FOLDER to change it). The same command
+continues an interrupted run or sweep (runtime.resume=false: start over).
 Exit status: 0 done, 1 a check failed, 2 input refused, 3 broke.
     """

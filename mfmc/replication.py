@@ -6,6 +6,7 @@ Replication i draws from `fold_in(key, i)` alone, so chunks, devices and restart
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
+from mfmc.chunks import Chunks
 from mfmc.errors import BufferOverflow
 
 #: f(arguments, replication indices, sizes) -> (pytree of arrays [indices, ..], overflow flags [indices])
@@ -34,6 +36,8 @@ class Replicator:
     chunk: int | None = None  # replications at a time; None: as many as the memory allows
     devices: tuple[jax.Device, ...] = ()  # shared among these by shard_map; empty: JAX's default device
     progress: Callable[[int], Any] | None = None  # told of every chunk's size when it is done
+    chunks: Chunks | None = None  # finished chunks are kept here, and taken from here
+    notice: Callable[[str], Any] = warnings.warn  # told, in a line, when memory did not suffice
 
     def run(
         self, simulate: Simulation, arguments: Any, sizes: Any, replications: int, bytes_each: int,
@@ -50,31 +54,28 @@ class Replicator:
         share = -(-replications // (in_flight * devices)) * devices
         chunk = self.chunk or min(affordable, share, _LARGEST_CHUNK * devices)
         chunk = devices * max(1, chunk // devices)
-        chunks = [np.arange(i, min(i + chunk, replications)) for i in range(0, replications, chunk)]
+        kept = self.chunks.of(simulate, arguments) if self.chunks else None
         arguments = jax.device_put(arguments, None if self.devices else jax.local_devices()[0])
-        largest = [sizes]  # the sizes that served so far
-
-        def one(indices: np.ndarray) -> Any:
-            # All chunks have one shape, so that one program serves them all.
-            padded = jnp.asarray(np.resize(indices, chunk))
-            for _ in range(8):
-                attempt = largest[0]
-                result, overflow = _program(simulate, attempt, self.devices)(arguments, padded)
-                if not bool(np.any(overflow)):
-                    return jax.tree_util.tree_map(lambda x: np.asarray(x)[: len(indices)], result)
-                if largest[0] == attempt:
-                    largest[0] = grow(attempt)
-            raise BufferOverflow(
-                f"replications {indices[0]} to {indices[-1]} overflow even buffers of {largest[0]}; "
-                "choose a shorter horizon or a smaller capacity"
-            )
-
-        results = []
-        with ThreadPoolExecutor(in_flight) as pool:
-            for indices, result in zip(chunks, pool.map(one, chunks)):
-                results.append(result)
-                if self.progress:
-                    self.progress(len(indices))
+        serving = _Serving(simulate, arguments, self.devices, kept, grow, sizes)
+        results: list[Any] = []
+        done = 0
+        while done < replications:
+            try:
+                with ThreadPoolExecutor(in_flight) as pool:
+                    starts = range(done, replications, chunk)
+                    chunks = [np.arange(i, min(i + chunk, replications)) for i in starts]
+                    for indices, result in zip(chunks, pool.map(partial(serving.one, chunk), chunks)):
+                        results.append(result)
+                        done += len(indices)
+                        if self.progress:
+                            self.progress(len(indices))
+            except (MemoryError, jax.errors.JaxRuntimeError) as error:
+                if not _out_of_memory(error) or chunk == devices:
+                    raise
+                chunk = devices * max(1, chunk // devices // 2)
+                self.notice(
+                    f"out of memory: goes on with chunks of {chunk} replications (runtime.memory_gib bounds them)"
+                )
         return jax.tree_util.tree_map(lambda *parts: np.concatenate(parts), *results)
 
     def _in_flight(self) -> int:
@@ -83,6 +84,47 @@ class Replicator:
         if self.threads:
             return self.threads
         return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 2
+
+
+@dataclass
+class _Serving:
+    """One simulation on its way: chunks from disk where they are kept, else computed."""
+
+    simulate: Simulation
+    arguments: Any
+    devices: tuple[jax.Device, ...]
+    kept: Chunks | None
+    grow: Callable[[Any], Any]
+    sizes: Any  # that served so far
+
+    def one(self, chunk: int, indices: np.ndarray) -> Any:
+        """The result of these replications, at most `chunk`."""
+        # All chunks have one shape, so that one program serves them all.
+        padded = jnp.asarray(np.resize(indices, chunk))
+        if self.kept and (found := self.kept.read(indices, partial(self._structure, padded))) is not None:
+            return found
+        for _ in range(8):
+            attempt = self.sizes
+            result, overflow = _program(self.simulate, attempt, self.devices)(self.arguments, padded)
+            if not bool(np.any(overflow)):
+                result = jax.tree_util.tree_map(lambda x: np.asarray(x)[: len(indices)], result)
+                if self.kept:
+                    self.kept.write(indices, result)
+                return result
+            if self.sizes == attempt:
+                self.sizes = self.grow(attempt)
+        raise BufferOverflow(
+            f"replications {indices[0]} to {indices[-1]} overflow even buffers of {self.sizes}; "
+            "choose a shorter horizon or a smaller capacity"
+        )
+
+    def _structure(self, padded: jax.Array) -> Any:
+        shapes, _ = _program(self.simulate, self.sizes, self.devices).eval_shape(self.arguments, padded)
+        return jax.tree_util.tree_structure(shapes)
+
+
+def _out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
 @lru_cache(maxsize=64)

@@ -35,6 +35,28 @@ def render(study: str, result: Result, provenance: dict[str, Any], figures: list
     return "\n".join([*parts, "", "## Provenance", "", *_provenance(provenance)]) + "\n"
 
 
+def render_sweep(
+    experiment: str | None, result: Result, tables: dict[str, list[dict[str, Any]]], figures: list[str], note: str
+) -> str:
+    """report.md of a collected sweep: what came of which job, figures, rows."""
+    jobs = result.tables["table"]
+    failed = [row for row in jobs if row["outcome"] != "done"]
+    parts = [f"# {_title(experiment or 'sweep')}", "", *(f"- {finding}" for finding in result.headline), f"- {note}"]
+    if failed:
+        parts += ["", "## Jobs that are not done", "", *table(failed)]
+    if figures:
+        parts += ["", "## Figures"]
+        for name in figures:
+            parts += ["", f"![{_title(name)}](figures/{name}.png)"]
+    parts += ["", "## Jobs", "", *table([{key: v for key, v in row.items() if key != "error"} for row in jobs])]
+    for name, rows in tables.items():
+        stem = "sweep" if name == "table" else f"sweep_{name}"
+        parts += ["", f"## {_title(stem)}", "", *table(rows[:LONGEST_TABLE])]
+        if len(rows) > LONGEST_TABLE:
+            parts += ["", f"{len(rows) - LONGEST_TABLE} more rows in [{stem}.csv]({stem}.csv)."]
+    return "\n".join(parts) + "\n"
+
+
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """Rows as lines of a Markdown table."""
     if not rows:
@@ -95,7 +117,7 @@ def show(study: str, result: Result, folder: Path, seconds: float) -> None:
     for finding in result.headline:
         console.print(f"  {escape(finding)}")
     rows = result.tables.get("table", [])
-    if rows and len(rows) <= LONGEST_TERMINAL_TABLE:
+    if rows and len(rows) <= LONGEST_TERMINAL_TABLE and len(_columns(rows)) <= console.width // 8:
         grid = Table(show_edge=False, pad_edge=True)
         for column in _columns(rows):
             numeric = all(isinstance(row.get(column), int | float | None) for row in rows)

@@ -15,6 +15,7 @@ import dataclasses
 import json
 import math
 import os
+import platform
 import secrets
 import shutil
 from pathlib import Path
@@ -60,11 +61,12 @@ class Folder:
 
     A result that lies there when the run begins is replaced by the new one, in one rename. One that appears
     in the meantime belongs to another launch: it stays, and ours takes the next free name (`path` then
-    changes).
+    changes), unless the two are the same run.
     """
 
     def __init__(self, path: str | os.PathLike) -> None:
         self.path = Path(path)
+        self._remove_leftovers()
         self._earlier = self._marks()
         if not self._earlier and self.path.is_dir() and any(self.path.iterdir()):
             raise InputError(
@@ -81,6 +83,13 @@ class Folder:
                 continue
             found.add((name, status.st_ino, status.st_mtime_ns))
         return found
+
+    def status_of(self, fingerprint: str) -> int | None:
+        """Exit status of the result that lies here, if it has this fingerprint (see `mfmc.fingerprint`)."""
+        if not (self.path / RESULT).is_file():
+            return None
+        known = read_document(self.path)["provenance"].get("fingerprint")
+        return status_of(self.path)[0] if known == fingerprint else None
 
     def write(self, result: Result, study: str, provenance: dict[str, Any], extra: dict[str, str]) -> None:
         """Publish a result; `extra` are further text files by name. `config.plots` asks for figures."""
@@ -99,11 +108,14 @@ class Folder:
             np.savez_compressed(temporary / "arrays.npz", **result.arrays)  # type: ignore[arg-type]
             for name, rows in result.tables.items():
                 write_table(temporary / f"{name}.csv", rows)
+            for name, write in result.folders.items():
+                (temporary / name).mkdir()
+                write(temporary / name)
             figures = plotting.draw_all(study, result, temporary / "figures") if with_figures else []
             _write_text(temporary / "report.md", report.render(study, result, plain(provenance), figures))
             for name, text in extra.items():
                 _write_text(temporary / name, text)
-            self._publish(temporary)
+            self._publish(temporary, provenance.get("fingerprint"))
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
@@ -129,11 +141,18 @@ class Folder:
                 return
 
     def _temporary(self) -> Path:
-        folder = self.path.parent / f".{self.path.name}.{os.getpid()}.{secrets.token_hex(4)}"
+        name = f".{self.path.name}.{platform.node()}.{os.getpid()}.{secrets.token_hex(4)}"
+        folder = self.path.parent / name
         folder.mkdir(parents=True)
         return folder
 
-    def _publish(self, temporary: Path) -> None:
+    def _remove_leftovers(self) -> None:
+        """Temporary folders of this one whose process, on this machine, is no more."""
+        for folder in self.path.parent.glob(f".{self.path.name}.{platform.node()}.*.*"):
+            if not _runs(int(folder.name.split(".")[-2])):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _publish(self, temporary: Path, fingerprint: str | None = None) -> None:
         wanted, number = self.path, 1
         while True:
             try:
@@ -148,6 +167,8 @@ class Folder:
                 os.rename(temporary, self.path)
                 shutil.rmtree(aside, ignore_errors=True)
                 return
+            if fingerprint is not None and self.status_of(fingerprint) is not None:
+                return  # another launch of the same run was faster; its result is bit for bit ours
             number += 1
             self.path = wanted.with_name(f"{wanted.name}-{number}")
 
@@ -158,16 +179,16 @@ def summary_of(result: Result) -> dict[str, Any]:
     return {**result.summary, **checks}
 
 
-def statuses(sweep: Path) -> list[int]:
-    """Exit statuses of the jobs below `sweep`: 0 or 1 where there is a result, else the failure's."""
-    found = []
-    for folder in sorted(sweep.glob("[!.]*")):  # a name with a dot is a write that never ended
-        if (folder / RESULT).is_file():
-            checks = read_document(folder)["summary"].get("checks", [])
-            found.append(int(not all(check["passed"] for check in checks)))
-        elif (folder / FAILURE).is_file():
-            found.append(json.loads((folder / FAILURE).read_text(encoding="utf-8"))["status"])
-    return found
+def status_of(folder: Path) -> tuple[int | None, str]:
+    """Exit status of the run in a folder (None: not finished) and its error: 0 or 1 where there is a result."""
+    if (folder / RESULT).is_file():
+        checks = read_document(folder)["summary"].get("checks", [])
+        failed = [check["name"] for check in checks if not check["passed"]]
+        return int(bool(failed)), f"failed: {'; '.join(failed)}" if failed else ""
+    if (folder / FAILURE).is_file():
+        failure = json.loads((folder / FAILURE).read_text(encoding="utf-8"))
+        return failure["status"], failure["error"]
+    return None, "not finished"
 
 
 def write_table(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -230,6 +251,16 @@ def read(folder: str | os.PathLike) -> Result:
             arrays=dict(arrays),
             checks=[Check(**row) for row in summary.get("checks", [])],
         )
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "mfmc"
 
 # Lowest first; a module may import from its own layer and from those below. The longest matching name counts.
 LAYERS = (
-    ("errors", "words", "accounting", "statistics", "replication", "config.ranges"),
+    ("errors", "words", "accounting", "statistics", "chunks", "replication", "config.ranges"),
     ("laws",),
     ("workload",),
     ("marks", "conversations", "theory"),
@@ -23,8 +23,8 @@ LAYERS = (
     ("",),  # estimator, planning, fitting, eviction, checkpoints, ...: whatever stands on the engines
     ("config.workload", "config.schema", "config.trace", "config.model", "config.convert", "config.known"),
     ("studies",),
-    ("results", "report", "plotting", "provenance", "progress"),
-    ("config", "cli", "__main__"),
+    ("results", "report", "plotting", "provenance", "progress", "fingerprint", "studies.doctor"),
+    ("config", "cli", "__main__", "collect", "studies.collect"),
 )
 
 # package -> modules (and what lies below them) that may import it
@@ -37,7 +37,7 @@ OPTIONAL = {
     "numba": ("lru", "eviction", "traces"),
     "optax": ("fitting", "studies.fit"),
     "duckdb": ("traces", "eviction", "estimator", "studies"),
-    "pyarrow": ("traces", "eviction", "estimator", "studies"),
+    "pyarrow": ("collect", "traces", "eviction", "estimator", "studies"),
     "zstandard": ("traces", "eviction"),
 }
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
+import os
+import platform
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -129,19 +132,35 @@ def test_a_write_that_breaks_leaves_nothing(tmp_path):
     assert read(tmp_path / "kept").summary["estimate"] == 1.0
 
 
-def test_statuses_of_a_sweep(tmp_path):
+def test_status_of_a_folder(tmp_path):
     write(Folder(tmp_path / "0"))
     failing = example()
     failing.checks.append(check("far", False))
     write(Folder(tmp_path / "1"), failing)
     Folder(tmp_path / "2").write_failure("no such thing", 2, {})
-    (tmp_path / "multirun.yaml").write_text("")
-    (tmp_path / ".3.77.ab").mkdir()  # what a killed write leaves
-    (tmp_path / ".3.77.ab/result.json").write_text('{"schema": 1, "summary": {}}')
-    assert results.statuses(tmp_path) == [0, 1, 2]
-    assert json.loads((tmp_path / "2/failure.json").read_text())["error"] == "no such thing"
+    (tmp_path / "3").mkdir()
+    found = [results.status_of(tmp_path / name) for name in "0123"]
+    assert found == [(0, ""), (1, "failed: far"), (2, "no such thing"), (None, "not finished")]
     write(Folder(tmp_path / "2"))  # a job that failed may be run again in its place
-    assert results.statuses(tmp_path) == [0, 1, 0]
+    assert results.status_of(tmp_path / "2") == (0, "")
+
+
+def test_what_a_killed_write_leaves_is_removed_by_the_next(tmp_path):
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    for process in (dead.pid, os.getpid()):
+        (tmp_path / f".run.{platform.node()}.{process}.abcd").mkdir()
+    Folder(tmp_path / "run")
+    assert [path.name.split(".")[-2] for path in tmp_path.iterdir()] == [str(os.getpid())]
+
+
+def test_the_same_run_twice_at_once_gives_one_result(tmp_path):
+    folders = [Folder(tmp_path / "run") for _ in range(2)]
+    for folder in folders:
+        folder.write(example(), "example", PROVENANCE | {"fingerprint": "ab"}, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["run"] and folders[1].path == tmp_path / "run"
+    assert Folder(tmp_path / "run").status_of("ab") == 0
+    assert Folder(tmp_path / "run").status_of("cd") is None is Folder(tmp_path / "other").status_of("ab")
 
 
 def test_a_folder_without_a_result_is_refused_in_one_line(tmp_path):

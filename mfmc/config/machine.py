@@ -59,7 +59,7 @@ def prepared(runtime: RuntimeSection) -> Iterator[None]:
             jax.config.update(name, value)
 
 
-def _processor() -> str:
+def processor() -> str:
     """A short name for this kind of processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -116,7 +116,7 @@ def _cache_folder() -> str | None:
     Machines that share a home folder do not share programs: code for one processor may not run on another.
     """
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = caches / "mfmc" / f"jax-{_processor()}"
+    folder = caches / "mfmc" / f"jax-{processor()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

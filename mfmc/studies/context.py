@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,6 +17,7 @@ from mfmc.errors import InputError
 if TYPE_CHECKING:
     import jax
 
+    from mfmc.chunks import Chunks
     from mfmc.workload import Workload
 
 ProgressBars = Callable[[str, int | None], AbstractContextManager[Callable[..., None]]]
@@ -30,12 +32,20 @@ class Context:
     """Services for one run of a study.
 
     progress(description, total): a context manager whose value `advance(step=1)` moves a bar; silent where
-    nobody watches. notes: lines for the section "Input" of the report.
+    nobody watches. chunks: where finished replications are kept until the run is done. say: tells a line on the
+    terminal. notes: lines for the section "Input" of the report.
     """
 
     settings: Settings
     progress: ProgressBars = _silent
+    chunks: Chunks | None = None
+    say: Callable[[str], Any] = warnings.warn
     notes: list[str] = field(default_factory=list)
+
+    def notice(self, line: str) -> None:
+        """Something that the user should know now and later: on the terminal and in the report."""
+        self.say(line)
+        self.notes.append(line)
 
     @cached_property
     def workload(self) -> Workload:

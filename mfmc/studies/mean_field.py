@@ -31,6 +31,7 @@ def run(config: Settings, context: Context) -> Result:
                 "accounting": accounting,
                 "characteristic_time": float(characteristic_time(workload, capacity, accounting)),
                 "hit_ratio": float(hit_ratio(workload, capacity, accounting)),
+                "reuse_ceiling": float(profile.reuse_ceiling),
             }
             for capacity in sorted({*config.capacities, config.workload.capacity})
         ]
