@@ -1,0 +1,161 @@
+"""The estimator (35)-(39): the paper's constants, moments, gap laws of cut files, intervals, and a replay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mfmc.errors import InputError
+from mfmc.estimator import ConversationSums, TraceEstimator, empirical, estimate_hit_ratio, kaplan_meier, partial_workload
+from mfmc.estimator.bootstrap import interval
+from mfmc.estimator.gap_laws import condensed, from_cdf
+from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps
+from mfmc.laws.recorded import RecordedConversations
+from mfmc.lru import hit_ratio_curve
+from mfmc.theory.mean_field import characteristic_time, hit_ratio
+from mfmc.traces.table import ConversationTable
+from synthetic_traces import synthetic_trace
+
+PAPER = {"accessed_blocks": 38.9092, "hashable_blocks": 22.5178, "mean_lifetime_blocks": 12.9220}
+
+
+@pytest.mark.parametrize(("rate", "gap", "ratio"), [(1.5, 135, 0.171784), (1.5, 90, 0.247641), (0.5, 135, 0.425302)])
+def test_the_papers_constants(rate, gap, ratio):
+    workload = partial_workload(rate, ExponentialGaps(gap), **PAPER)
+    assert hit_ratio(workload, 2275, "practical") == pytest.approx(ratio, abs=5e-7)
+    if (rate, gap) == (1.5, 135):
+        assert characteristic_time(workload, 2275, "practical") == pytest.approx(47.5413, abs=5e-5)
+
+
+def test_known_means_give_whole_content_with_the_mean_turns():
+    workload = partial_workload(1.5, ExponentialGaps(135.0), **PAPER, mean_turns=4.4694)
+    assert workload.accountings == ("whole", "practical")
+    whole = workload.profile("whole")
+    assert whole.reusable == pytest.approx(22.5178 + 3.4694)
+    assert whole.content == pytest.approx(whole.reusable + whole.allocated, abs=1e-2)  # A_R = A_H + E[B]
+    with pytest.raises(InputError, match="gives only whole, practical"):
+        workload.profile("token")
+    with pytest.raises(InputError, match="needs conversations"):
+        workload.law  # noqa: B018
+
+
+@pytest.mark.parametrize("change", [{"hashable_blocks": 50.0}, {"accessed_blocks": 5.0}, {"mean_lifetime_blocks": 0.0}])
+def test_means_that_contradict_each_other_are_refused(change):
+    with pytest.raises(InputError):
+        partial_workload(1.5, ExponentialGaps(135.0), **(PAPER | change))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(1, 400), st.integers(0, 400)), min_size=1, max_size=5), min_size=1, max_size=6),
+       st.integers(1, 200))  # fmt: skip
+def test_moments_are_those_of_the_law_of_the_same_conversations(conversations, block_tokens):
+    number = np.repeat(np.arange(len(conversations)), [len(turns) for turns in conversations])
+    prompt, response = np.array([turn for turns in conversations for turn in turns]).T
+    table = ConversationTable(number, prompt, response, block_tokens)
+    sums, law = ConversationSums.of(table), RecordedConversations.from_tokens(*table)
+    for name in ("whole", "practical", "token"):
+        moments = sums.moments(name)
+        assert moments.allocated == pytest.approx(law.allocated(name))
+        assert moments.content == pytest.approx(law.content(name))
+        assert moments.reusable == pytest.approx(law.histories(name).reuse.moment(1))
+
+
+def test_kaplan_meier_corrects_what_the_raw_law_cannot():
+    gaps, end = ExponentialGaps(100.0), 400.0
+    trace = synthetic_trace(gaps, 20.0, 8000, end)
+    found = trace.gaps()
+    corrected, raw = kaplan_meier(found.seconds, found.censored), empirical(found.observed)
+    times = np.array([30.0, 70.0, 150.0])
+    followed = gaps.cdf(times) / gaps.cdf(350.0)  # by the file's end few gaps of more than 350 s can be seen
+    error = np.sqrt(0.25 / found.observed.size)
+    assert np.all(np.abs(corrected.law.cdf(times) - followed) < 5 * error)
+    assert np.all(raw.cdf(times) - followed > 5 * error)  # the mutant: gaps seen, as they are
+    assert corrected.continues == pytest.approx(0.7, abs=0.02) and corrected.seen < 0.64
+
+
+def test_kaplan_meier_by_hand():
+    found = kaplan_meier(np.array([1.0, 2.0, 2.0, 4.0]), np.zeros(4, dtype=bool))
+    assert np.allclose(found.law.cdf(np.array([1.0, 2.0, 4.0])), [0.25, 0.75, 1.0])
+    many = np.repeat([1.0, 2.0, 3.0], 40)  # 40 gaps end at 1; 40 waits are cut at 2; 40 gaps end at 3
+    cut = np.repeat([False, True, False], 40)
+    found = kaplan_meier(many, cut)
+    assert found.law.cdf(1.0) == pytest.approx(1 / 3) and found.continues == pytest.approx(1.0)
+    assert found.seen == pytest.approx(2 / 3)
+
+
+def test_condensing_keeps_the_law():
+    law = EmpiricalGaps(np.concatenate([np.random.default_rng(0).exponential(10, 5000), np.full(2000, 7.0)]))
+    small = condensed(law, 200)
+    times = np.linspace(0, 60, 601)
+    assert small.piecewise()[0].size < 420
+    assert np.max(np.abs(small.cdf(times) - law.cdf(times))) < 1 / 190
+    assert np.allclose(from_cdf(*law.piecewise()).cdf(times), law.cdf(times))
+
+
+def test_a_trace_without_gaps_is_one_line():
+    with pytest.raises(InputError, match="give a gap law"):
+        empirical(np.zeros(3))
+
+
+@pytest.fixture(scope="module")
+def estimator() -> TraceEstimator:
+    return TraceEstimator(synthetic_trace(ExponentialGaps(60.0), 2.0, 6000, 2500.0), 64, prior=ExponentialGaps(60.0))
+
+
+def test_the_estimate_against_a_replay_of_the_same_trace(estimator):
+    curve = hit_ratio_curve(estimator.trace.accesses(64), "token", eviction="block")
+    for capacity in (1500, 4000):
+        found = estimator.estimate(capacity)
+        assert found.accounting == "token" and found.law == "kaplan_meier"
+        assert found.low < found.hit_ratio < found.high
+        assert found.hit_ratio == pytest.approx(float(curve.hit_ratio(capacity)), rel=0.06)
+
+
+def test_laws_agree_with_the_truth_that_they_estimate(estimator):
+    values = [estimator.estimate(1500, "token", law).hit_ratio for law in ("kaplan_meier", "empirical", "posterior", "prior")]
+    assert np.ptp(values) < 0.03
+
+
+def test_bootstrap_errors_are_those_of_means(estimator):
+    resampled = estimator.resampled("token", "prior")
+    sums = estimator.sums.blocks["token"]
+    expected = sums[:, 0].std() / np.sqrt(len(sums))
+    assert resampled.allocated[1:].std() == pytest.approx(expected, rel=5 * np.sqrt(0.5 / 400))
+    assert resampled.allocated[0] == pytest.approx(sums[:, 0].mean())
+
+
+def test_the_row_of_the_trace_itself_is_the_estimate(estimator):
+    for law in estimator.laws:
+        row = estimator.resampled("token", law)
+        value = estimator.estimate(1500, "token", law)
+        assert row.hit_ratio(1500)[0] == pytest.approx(value.hit_ratio, rel=0.01)
+        assert row.characteristic_time(1500)[0] == pytest.approx(value.characteristic_time, rel=0.01)
+        assert row.hit_ratio(float(row.capacity_for(0.2)[0]))[0] == pytest.approx(0.2, rel=1e-3)
+
+
+def test_the_interval_surrounds_the_estimate():
+    low, high = interval(0.5, np.array([0.4, 0.3, 0.5]))
+    assert (low, high) == pytest.approx((0.4, 0.6))
+
+
+def test_the_finite_size_correction_fades_like_one_over_n():
+    trace = synthetic_trace(ExponentialGaps(60.0), 2.0, 500)
+    corrections = []
+    for factor in (1, 8):
+        scaled = TraceEstimator(trace, 64, arrival_rate=2.0 * factor, prior=ExponentialGaps(60.0), replicates=0)
+        corrections.append(scaled.finite_size_correction(600 * factor, "token", "prior"))
+    assert 1e-4 < abs(corrections[0]) < 0.02
+    assert corrections[0] / corrections[1] == pytest.approx(8, rel=0.15)
+
+
+def test_what_is_missing_is_said():
+    trace = synthetic_trace(ExponentialGaps(60.0), 2.0, 50)
+    with pytest.raises(InputError, match="law 'prior'"):
+        estimate_hit_ratio(trace, 100, law="prior")
+    trace.clock = "none"
+    with pytest.raises(InputError, match="give the arrival rate"):
+        estimate_hit_ratio(trace, 100)
+    with pytest.raises(InputError, match="give a gap law"):
+        estimate_hit_ratio(trace, 100, arrival_rate=1.0)
