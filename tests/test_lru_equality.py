@@ -116,9 +116,9 @@ def test_displacement_is_the_sum_of_theory_b8(stream, begin, limit):
                 crossing = between[stream.previous[between] < s]
                 expected[e] = (held - moved)[between].sum() + moved[crossing].sum()
         if stream.sizes(accounting).moved is stream.sizes(accounting).reuse:
-            links = (stream.previous, stream.next, held, moved)
-            np.testing.assert_array_equal(displacements_xla(*links), expected)
-            pieces = [piece.copy() for _, piece in displacements(*links, begin, len(stream), limit)]
+            moves = stream.moves(accounting)
+            np.testing.assert_array_equal(displacements_xla(moves), expected)
+            pieces = [piece.copy() for _, piece in displacements(moves, begin, len(stream), limit)]
             wanted = np.where(expected <= limit, expected, -1)[begin:]
             np.testing.assert_array_equal(np.concatenate(pieces), wanted)
 

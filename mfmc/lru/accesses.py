@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +32,20 @@ class Sizes(NamedTuple):
     moved: Integers
     reuse: Integers
     content: Integers
+
+
+class Moves(NamedTuple):
+    """All that an LRU kernel reads, arrays [n]: links between accesses, and blocks at their places in the
+    list.
+
+    ``taken`` blocks leave the place of an access when its conversation returns: ``moved`` of its next access.
+    """
+
+    previous: Integers
+    next: Integers
+    held: Integers
+    moved: Integers
+    taken: Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,17 +82,31 @@ class AccessStream:
         """The accountings this stream has the data for."""
         return ("whole", "practical") if self.tokens is None else ("whole", "practical", "token")
 
-    @cached_property
-    def _sizes(self) -> dict[str, Sizes]:
-        return {}
-
     def sizes(self, accounting: str = "whole") -> Sizes:
         """Blocks held, moved, reusable and looked up by each access."""
-        if accounting not in self._sizes:
-            self._sizes[accounting] = self._count(accounting)
-        return self._sizes[accounting]
+        if accounting not in self._cache:
+            self._cache[accounting] = self._sizes(accounting)
+        return self._cache[accounting]
 
-    def _count(self, accounting: str) -> Sizes:
+    def moves(self, accounting: str = "whole", eviction: str = "conversation") -> Moves:
+        """What the kernels read. Block by block, what a shrunken content lacks is not freed but evicted."""
+        key = f"{accounting} {eviction}"
+        if key not in self._cache:
+            sizes = self.sizes(accounting)
+            replaces = accounting == "whole" and eviction == "conversation"
+            moved = sizes.moved if replaces else sizes.reuse
+            if moved is sizes.moved and accounting == "whole":
+                taken = sizes.held
+            else:
+                taken = moved[np.minimum(self.next, len(self) - 1)]
+            self._cache[key] = Moves(self.previous, self.next, sizes.held, moved, taken)
+        return self._cache[key]
+
+    @cached_property
+    def _cache(self) -> dict[str, Any]:
+        return {}
+
+    def _sizes(self, accounting: str) -> Sizes:
         if accounting == "token":
             if self.tokens is None or self.shared_tokens is None:
                 raise InputError(
@@ -94,14 +122,6 @@ class AccessStream:
             had = np.where(self.previous < 0, shared, content[self.previous])
             moved = had if np.any(had != reuse) else reuse
         return Sizes(held, moved, reuse, content)
-
-    def reusable_tokens(self, accounting: str) -> Integers:
-        """Tokens that a full hit serves: those of the reusable blocks, and no more than the prompts share."""
-        if self.tokens is None or self.shared_tokens is None or self.block_tokens is None:
-            raise InputError(
-                "a token-weighted ratio needs token counts: make the stream with tokens and block_tokens"
-            )
-        return np.minimum(self.sizes(accounting).reuse * self.block_tokens, self.shared_tokens)
 
 
 def accesses_from_arrays(
@@ -202,9 +222,9 @@ def _histories_of_prompts(
 
 
 def links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
-    """previous [n], next [n], and the accesses sorted by conversation, then time; ids are 0, 1, .. < n."""
+    """previous [n], next [n], and the accesses sorted by conversation, then time; ids as numbered below."""
     n = len(conversation)
-    bits = max(n - 1, 1).bit_length()
+    bits = _index_bits(n)
     # One flat sort of packed keys: numpy sorts plain integers several times faster than it sorts indices.
     packed = conversation << bits
     packed |= np.arange(n)
@@ -212,7 +232,8 @@ def links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
     starts = np.flatnonzero(np.diff(packed >> bits, prepend=-1))
     packed &= (1 << bits) - 1
     by_conversation = packed
-    previous, following = np.empty(n, np.int64), np.empty(n, np.int64)
+    index = np.int32 if n < 2**31 else np.int64
+    previous, following = np.empty(n, index), np.empty(n, index)
     previous[by_conversation[1:]] = by_conversation[:-1]
     previous[by_conversation[starts]] = -1
     following[by_conversation[:-1]] = by_conversation[1:]
@@ -221,7 +242,7 @@ def links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
 
 
 def conversation_numbers(conversation: ArrayLike, rows: int) -> Integers:
-    """Ids as numbers below the number of rows, so that an id and an index fit into one 64-bit key."""
+    """Ids as numbers from 0 up, so small that an id and a row number fit into one 64-bit key."""
     ids = np.asarray(conversation)
     if ids.shape != (rows,):
         raise InputError(f"conversation has shape {ids.shape}, expected ({rows},) like time")
@@ -232,9 +253,14 @@ def conversation_numbers(conversation: ArrayLike, rows: int) -> Integers:
             np.isfinite(ids) & (ids == np.floor(ids)),
             "expected a whole number or a string",
         )
-    if ids.dtype.kind in "iu" and rows and ids.min() >= 0 and ids.max() < rows:
-        return ids.astype(np.int64)
-    return np.unique(ids, return_inverse=True)[1].astype(np.int64)
+    if ids.dtype.kind in "iu" and int(ids.max()) - int(ids.min()) < 1 << (62 - _index_bits(rows)):
+        wide = ids if ids.dtype.kind == "u" else ids.astype(np.int64, copy=False)
+        return (wide - wide.min()).astype(np.int64, copy=False)
+    return np.unique(ids, return_inverse=True)[1].astype(np.int64, copy=False)
+
+
+def _index_bits(rows: int) -> int:
+    return max(rows - 1, 1).bit_length()
 
 
 def _checked(name: str, values: ArrayLike, row: Integers, least: int) -> Integers:

@@ -76,12 +76,22 @@ class Growth:
         self.bends.add(*other.bends.total())
 
     def count(self) -> Count:
-        (at_jumps, jumps), (at_bends, bends) = self.jumps.total(), self.bends.total()
-        at = np.unique(np.concatenate([np.zeros(1, np.int64), at_jumps, at_bends]))
-        jump, bend = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
-        jump[np.searchsorted(at, at_jumps)] = jumps
-        bend[np.searchsorted(at, at_bends)] = bends
-        slope = np.cumsum(bend)
-        value = np.cumsum(jump)
-        value[1:] += np.cumsum(slope[:-1] * np.diff(at))
-        return Count(at, value, slope)
+        at, jump = _from_zero(*self.jumps.total())
+        at_bends, bends = self.bends.total()
+        if not len(at_bends):
+            return Count(at, np.cumsum(jump), np.zeros_like(at))
+        points = np.union1d(at, at_bends)
+        jumps, slope = np.zeros_like(points), np.zeros_like(points)
+        jumps[np.searchsorted(points, at)] = jump
+        slope[np.searchsorted(points, at_bends)] = bends
+        np.cumsum(slope, out=slope)
+        value = np.cumsum(jumps)
+        value[1:] += np.cumsum(slope[:-1] * np.diff(points))
+        return Count(points, value, slope)
+
+
+def _from_zero(points: Integers, sums: Integers) -> tuple[Integers, Integers]:
+    """With the point 0 in front, if it is not there."""
+    if len(points) and points[0] == 0:
+        return points, sums
+    return np.concatenate([[0], points]), np.concatenate([[0], sums])

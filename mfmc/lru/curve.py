@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import InputError
 from .accesses import AccessStream, Integers
 from .counts import Count, Growth, Tally
-from .replay import checked_capacity, chosen_backend, chosen_eviction, displaced_sizes, spans
+from .replay import checked_capacity, chosen_backend, chosen_eviction, spans
 
 NO_LIMIT = 2**62
 
@@ -87,8 +87,8 @@ def hit_ratio_curve(
     """
     chosen_eviction(eviction)
     backend = chosen_backend(backend)
-    held, moved = displaced_sizes(stream, accounting, eviction)
-    if moved is not stream.sizes(accounting).reuse:  # contents shrink
+    moves = stream.moves(accounting, eviction)
+    if moves.moved is not stream.sizes(accounting).reuse:  # contents shrink
         from .long_streams import hit_ratio_curve_of_chunks, slices
 
         return hit_ratio_curve_of_chunks(
@@ -99,9 +99,9 @@ def hit_ratio_curve(
     if backend == "xla":
         from .partition import displacements as displacements_xla
 
-        displaced = displacements_xla(stream.previous, stream.next, held, moved)
+        displaced = displacements_xla(moves)
         counts = Counts(stream, accounting, eviction, max_capacity)
-        counts.add(stream, slice(begin, end), displaced[begin:end], moved)
+        counts.add(stream, slice(begin, end), displaced[begin:end], moves.moved)
         return counts.curve()
 
     from .displacement import displacements
@@ -110,8 +110,8 @@ def hit_ratio_curve(
 
     def count(start: int, stop: int) -> Counts:
         counts = Counts(stream, accounting, eviction, max_capacity)
-        for piece, displaced in displacements(stream.previous, stream.next, held, moved, start, stop, limit):
-            counts.add(stream, piece, displaced, moved)
+        for piece, displaced in displacements(moves, start, stop, limit):
+            counts.add(stream, piece, displaced, moves.moved)
         return counts
 
     with ThreadPoolExecutor(len(edges)) as pool:

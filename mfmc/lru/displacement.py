@@ -16,36 +16,30 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .accesses import Integers
+from .accesses import Moves
 
 PIECE = 1 << 16  # accesses whose displacements are handed over at a time: they stay in the processor's cache
 
 
 def displacements(
-    previous: Integers,
-    following: Integers,
-    held: Integers,
-    moved: Integers,
-    begin: int,
-    end: int,
-    limit: int,
+    moves: Moves, begin: int, end: int, limit: int
 ) -> Iterator[tuple[slice, NDArray[np.int64]]]:
     """Consecutive pieces of begin..end-1 with D(prev(e), e); -1 where there is none or it exceeds ``limit``.
 
     The array is overwritten by the next piece. Needs contents that never shrink (moved <= held at prev).
     """
     # A full tree must free at least half of its slots, or sweeping would cost more than it saves.
-    slots = 1 << int(2 * _awaiting(previous, following)).bit_length()
+    slots = 1 << int(2 * _awaiting(moves.previous, moves.next)).bit_length()
     mark, owner, removed, tree = (np.zeros(slots, np.int64) for _ in range(4))
     slot_of = np.empty(end, np.int32)
     registers = np.zeros(3, np.int64)
-    _look_back(following, held, moved, begin, limit, mark, owner, slot_of, registers)
+    _look_back(moves.next, moves.held, moves.taken, begin, limit, mark, owner, slot_of, registers)
     out = np.empty(min(PIECE, end - begin), np.int64)
     for start in range(begin, end, PIECE):
         stop = min(start + PIECE, end)
         piece = out[: stop - start]
         state = (mark, owner, removed, tree, slot_of, registers)
-        _advance(previous, following, held, moved, start, limit, *state, piece)
+        _advance(*moves[:4], start, limit, *state, piece)
         yield slice(start, stop), piece
 
 
@@ -61,7 +55,7 @@ def _awaiting(previous, following):
 
 
 @njit(cache=True, nogil=True)
-def _look_back(following, held, moved, begin, limit, mark, owner, slot_of, registers):
+def _look_back(following, held, taken, begin, limit, mark, owner, slot_of, registers):
     """Give slots to the positions within reach that await a return at ``begin``, the nearest one last."""
     n = len(held)
     used, distance, horizon = 0, 0, begin
@@ -71,7 +65,7 @@ def _look_back(following, held, moved, begin, limit, mark, owner, slot_of, regis
         if begin <= back < n:
             owner[used], mark[used] = horizon, -distance
             used += 1
-        distance += held[horizon] - (moved[back] if back < begin else 0)
+        distance += held[horizon] - (taken[horizon] if back < begin else 0)
     owner[:used] = owner[:used][::-1].copy()
     mark[:used] = mark[:used][::-1].copy()
     for slot in range(used):

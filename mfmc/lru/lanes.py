@@ -15,16 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .accesses import Integers
+from .accesses import Moves
 
 MAX_LANES = 8192
 MIN_CHUNK = 1024
 
 
-def replay_lanes(
-    previous: Integers, following: Integers, held: Integers, moved: Integers, capacity: int, by_block: bool
-) -> NDArray:
+def replay_lanes(moves: Moves, capacity: int, by_block: bool) -> NDArray:
     """What every access finds: blocks (``by_block``) or hit flags, as in `two_pointer.replay_range`."""
+    held, moved = moves.held, moves.moved
     n = len(held)
     fits = min(capacity, int(np.maximum(held - moved, 0).sum()) + int(held.max()))
     kind = np.int64 if jax.config.jax_enable_x64 else np.int32
@@ -35,8 +34,8 @@ def replay_lanes(
         )
     lanes = int(np.clip(n // MIN_CHUNK, 1, MAX_LANES))
     edges = np.linspace(0, n, lanes + 1).astype(np.int32)
-    links = [array.astype(np.int32) for array in (previous, following)]
-    sizes = [array.astype(kind) for array in (held, moved)]
+    links = [array.astype(np.int32) for array in moves[:2]]
+    sizes = [array.astype(kind) for array in moves[2:]]
     found = _lanes(*links, *sizes, kind(fits), edges[:-1], edges[1:], by_block)
     return np.asarray(found, dtype=np.int64 if by_block else np.bool_)
 
@@ -47,6 +46,7 @@ def _lanes(
     following: jax.Array,
     held: jax.Array,
     moved: jax.Array,
+    taken: jax.Array,
     capacity: jax.Array,
     begin: jax.Array,
     end: jax.Array,
@@ -56,8 +56,7 @@ def _lanes(
 
     def remains(position: jax.Array, now: jax.Array) -> jax.Array:
         """Blocks still held at a position just before access ``now``."""
-        back = following[position]
-        return held[position] - jnp.where(back < now, moved[jnp.minimum(back, n - 1)], 0)
+        return held[position] - jnp.where(following[position] < now, taken[position], 0)
 
     def look_back(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         position, total = state
@@ -76,14 +75,14 @@ def _lanes(
         access, tail, above, found = state
         running = access < end
         e = jnp.minimum(access, n - 1)
-        back = following[jnp.minimum(tail, n - 1)]
-        waits = (back >= access) & (back < n)
-        wants = 1 if by_block else jnp.where(waits, moved[jnp.minimum(back, n - 1)], 0)
+        at_tail = jnp.minimum(tail, n - 1)
+        waits = (following[at_tail] >= access) & (following[at_tail] < n)
+        wants = 1 if by_block else jnp.where(waits, taken[at_tail], 0)
         full = running & (tail < access) & (above + wants > capacity)
         serves = running & ~full
         last, wanted = previous[e], moved[e]
-        at_tail = jnp.minimum(wanted, capacity - above) if by_block else wanted
-        here = jnp.where(last > tail, wanted, jnp.where(last == tail, at_tail, 0))
+        rest = jnp.minimum(wanted, capacity - above) if by_block else wanted
+        here = jnp.where(last > tail, wanted, jnp.where(last == tail, rest, 0))
         place = jnp.where(serves & (access >= begin), e, n)
         found = found.at[place].set(here if by_block else here > 0, mode="drop", unique_indices=False)
         entered = jnp.where(access > tail, held[e], 0) - jnp.where(last > tail, wanted, 0)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InputError
-from .accesses import AccessStream, Integers, conversation_numbers, links
+from .accesses import AccessStream, Integers, Moves, conversation_numbers, links
 from .curve import NO_LIMIT, Counts, HitRatioCurve
 from .replay import checked_capacity, chosen_backend, chosen_eviction
 
@@ -110,6 +110,8 @@ def _step(
     moved = np.concatenate([np.zeros(before, np.int64), sizes.reuse])
     if replaces:
         moved = np.where(previous >= 0, held[previous], moved)
+    n = len(held)
+    taken = moved[np.minimum(following, n - 1)]
     shrinking = carried.shrinking or bool(np.any(moved > held))
     peak = np.zeros(len(held), np.int64)
     if shrinking:
@@ -119,10 +121,9 @@ def _step(
         floor = np.concatenate([carried.peak, np.zeros(len(chunk), np.int64)])
         peak_displacements(previous, following, held, moved, floor, displaced, peak)
     else:
-        displaced = _displaced(previous, following, held, moved, limit, backend)
+        displaced = _displaced(Moves(previous, following, held, moved, taken), limit, backend)
 
-    n = len(held)
-    remains = held - np.where(following < n, moved[np.minimum(following, n - 1)], 0)
+    remains = held - np.where(following < n, taken, 0)
     above = np.cumsum(remains[::-1])[::-1] - remains  # what lies in front of each position now
     keep = np.flatnonzero((following == n) & (above <= limit))
     between = -np.diff(above[keep], prepend=above[keep[:1]] + held[keep[:1]])
@@ -130,14 +131,12 @@ def _step(
     return state, displaced[before:], moved[before:]
 
 
-def _displaced(
-    previous: Integers, following: Integers, held: Integers, moved: Integers, limit: int, backend: str
-) -> Integers:
+def _displaced(moves: Moves, limit: int, backend: str) -> Integers:
     if backend == "xla":
         from .partition import displacements as displacements_xla
 
-        return displacements_xla(previous, following, held, moved)
+        return displacements_xla(moves)
     from .displacement import displacements
 
-    pieces = displacements(previous, following, held, moved, 0, len(held), limit)
+    pieces = displacements(moves, 0, len(moves.held), limit)
     return np.concatenate([displaced.copy() for _, displaced in pieces])

@@ -17,16 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .accesses import Integers
+from .accesses import Moves
 
 TILE_BITS, DIGIT_BITS = 5, 4
 TILE = 1 << TILE_BITS
 
 
-def displacements(
-    previous: Integers, following: Integers, held: Integers, moved: Integers
-) -> NDArray[np.int64]:
+def displacements(moves: Moves) -> NDArray[np.int64]:
     """D(prev(e), e) of every access, int64 [n]; -1 where there is no prev(e). Contents must never shrink."""
+    previous, following, held, moved, _ = moves
     n = len(held)
     rows = _padded(n)
     kind = _word(int(held.sum()) - int(moved[previous >= 0].sum()))

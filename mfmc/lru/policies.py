@@ -30,17 +30,16 @@ class PolicyRow(NamedTuple):
 
 def lru(stream: AccessStream, capacity: int, accounting: str) -> NDArray[np.bool_]:
     """The conversation used longest ago leaves first (Algorithm 1)."""
-    sizes = stream.sizes(accounting)
-    return replay_threads(stream.previous, stream.next, sizes.held, sizes.moved, capacity, by_block=False)
+    return replay_threads(stream.moves(accounting), capacity, by_block=False)
 
 
 def fifo(stream: AccessStream, capacity: int, accounting: str) -> NDArray[np.bool_]:
     """The conversation that came into memory first leaves first, used or not; it grows in its place."""
     from .first_in import first_in_first_out
 
-    sizes = stream.sizes(accounting)
+    moves = stream.moves(accounting)
     hits = np.zeros(len(stream), np.bool_)
-    first_in_first_out(stream.previous, sizes.held, sizes.moved, capacity, hits)
+    first_in_first_out(moves.previous, moves.held, moves.moved, capacity, hits)
     return hits
 
 
@@ -57,9 +56,9 @@ def timeout(stream: AccessStream, capacity: int, accounting: str) -> NDArray[np.
 
 def clairvoyant(stream: AccessStream, capacity: int, accounting: str) -> NDArray[np.bool_]:
     """LRU that keeps nothing of a conversation after its last turn: what knowing the end would be worth."""
-    sizes = stream.sizes(accounting)
-    held = np.where(stream.final, 0, sizes.held)
-    return replay_threads(stream.previous, stream.next, held, sizes.moved, capacity, by_block=False)
+    moves = stream.moves(accounting)
+    forgetful = moves._replace(held=np.where(stream.final, 0, moves.held))
+    return replay_threads(forgetful, capacity, by_block=False)
 
 
 POLICIES: dict[str, Policy] = {"lru": lru, "fifo": fifo, "timeout": timeout, "clairvoyant": clairvoyant}
@@ -96,16 +95,14 @@ def timeout_for(stream: AccessStream, capacity: int, accounting: str = "whole") 
     An access holds its blocks until the time-out or the conversation's return, whichever is first, and what
     the return leaves behind until the time-out.
     """
-    sizes = stream.sizes(accounting)
+    moves = stream.moves(accounting)
     gaps = _gaps_after(stream)
-    returns = stream.next < len(stream)
-    taken = np.zeros(len(stream), np.int64)
-    taken[returns] = sizes.moved[stream.next[returns]]
-    order = np.argsort(gaps[returns])
-    ends, taken = gaps[returns][order], taken[returns][order]
+    returns = np.flatnonzero(moves.next < len(stream))
+    returns = returns[np.argsort(gaps[returns])]
+    ends, taken = gaps[returns], moves.taken[returns]
     # Block-time as a function of the time-out: slope = blocks not yet taken back; linear between the gaps'
     # ends.
-    slopes = int(sizes.held.sum()) - np.concatenate([[0], np.cumsum(taken)])
+    slopes = int(moves.held.sum()) - np.concatenate([[0], np.cumsum(taken)])
     knots = np.concatenate([[0.0], ends])
     memory = np.concatenate([[0.0], np.cumsum(slopes[:-1] * np.diff(knots))])
     wanted = capacity * float(stream.time[-1] - stream.time[0])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .accesses import AccessStream, Integers
+from .accesses import AccessStream, Integers, Moves
 
 EVICTIONS = ("conversation", "block")
 BACKENDS = ("numba", "xla")
@@ -50,7 +50,7 @@ class Replay:
         """Blocks served over blocks looked up: (12) and (24)."""
         counted, sizes = self.stream.counted, self.stream.sizes(self.accounting)
         if self.found.dtype == np.bool_:
-            served = np.sum(sizes.reuse[counted], where=self.found[counted])
+            served = np.dot(sizes.reuse[counted], self.found[counted])
         else:
             served = np.sum(self.found[counted])
         return float(served / np.sum(sizes.content[counted]))
@@ -87,51 +87,44 @@ def replay_lru(
     """
     by_block = chosen_eviction(eviction) == "block"
     capacity = checked_capacity(capacity)
-    links = stream.previous, stream.next, *displaced_sizes(stream, accounting, eviction)
+    moves = stream.moves(accounting, eviction)
     if chosen_backend(backend) == "xla":
         from .lanes import replay_lanes
 
-        found = replay_lanes(*links, capacity, by_block)
+        found = replay_lanes(moves, capacity, by_block)
     else:
-        found = replay_threads(*links, capacity, by_block)
+        found = replay_threads(moves, capacity, by_block)
     return Replay(stream, capacity, accounting, found)
 
 
-def replay_threads(
-    previous: Integers, following: Integers, held: Integers, moved: Integers, capacity: int, by_block: bool
-) -> NDArray:
+def replay_threads(moves: Moves, capacity: int, by_block: bool) -> NDArray:
     """The two-pointer kernel over one chunk of time per core: found blocks, or hit flags, of every access."""
     from .two_pointer import replay_range, warm_start
 
-    n = len(held)
+    n = len(moves.held)
     found = np.zeros(n, dtype=np.int64 if by_block else np.bool_)
     edges = spans(0, n)
 
     def serve(begin: int, end: int) -> None:
-        start = warm_start(following, held, moved, capacity, begin)
-        replay_range(previous, following, held, moved, capacity, by_block, start, begin, end, found)
+        start = warm_start(*moves, capacity, begin)
+        replay_range(*moves, capacity, by_block, start, begin, end, found)
 
     with ThreadPoolExecutor(len(edges)) as pool:
         list(pool.map(serve, edges[:-1], edges[1:]))
     return found
 
 
-def displaced_sizes(stream: AccessStream, accounting: str, eviction: str) -> tuple[Integers, Integers]:
-    """Blocks held and moved by each access; block by block, what a shrunken content lacks is not freed."""
-    sizes = stream.sizes(accounting)
-    return sizes.held, sizes.reuse if eviction == "block" else sizes.moved
-
-
-def chosen_eviction(eviction: str) -> str:
-    if eviction not in EVICTIONS:
-        raise InputError(f"eviction {eviction!r} is unknown: choose one of {', '.join(EVICTIONS)}")
-    return eviction
-
-
 def spans(begin: int, end: int) -> Integers:
     """Edges of equal spans of the accesses begin..end-1, one for each core but none shorter than MIN_SPAN."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return np.linspace(begin, end, min(cores, max((end - begin) // MIN_SPAN, 1)) + 1).astype(np.int64)
+
+
+def chosen_eviction(eviction: str) -> str:
+    """The eviction named, if there is one."""
+    if eviction not in EVICTIONS:
+        raise InputError(f"eviction {eviction!r} is unknown: choose one of {', '.join(EVICTIONS)}")
+    return eviction
 
 
 def checked_capacity(capacity: int) -> int:

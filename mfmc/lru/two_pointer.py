@@ -1,7 +1,7 @@
 """One capacity in O(1) amortised per access: a tail index instead of a list (THEORY B8), compiled by numba.
 
 Position p of the stream stands for what its access left at the front: ``held[p]`` blocks until the
-conversation returns, ``held[p] - moved[next[p]]`` orphans afterwards. Let ``above`` be the blocks held at
+conversation returns, ``held[p] - taken[p]`` orphans afterwards. Let ``above`` be the blocks held at
 positions after the tail. Everything after the tail is resident, nothing before it, and of the tail itself
 what ``capacity - above`` leaves room for. No access looks anything up by name, and no list is ever touched in
 the middle.
@@ -14,7 +14,7 @@ from numba import njit
 
 
 @njit(cache=True, nogil=True)
-def replay_range(previous, following, held, moved, capacity, by_block, start, begin, end, served):
+def replay_range(previous, following, held, moved, taken, capacity, by_block, start, begin, end, served):
     """Serve accesses start..end-1 from an empty cache and write served[begin:end].
 
     ``by_block`` False: True where all ``moved`` blocks are there. True: how many are, leading ones first.
@@ -30,26 +30,29 @@ def replay_range(previous, following, held, moved, capacity, by_block, start, be
         if e >= begin:
             served[e] = found if by_block else found > 0
         above += (held[e] if e > tail else 0) - gone
+        while above > capacity:
+            tail += 1
+            above -= held[tail] - _if(following[tail] <= e, taken[tail])
         while tail <= e:
-            # A conversation leaves once what its next access wants does not fit; block by block, once
-            # none of its blocks does.
+            # Of the tail itself: a conversation stays while what its next access wants fits, blocks while
+            # any does.
             back = following[tail]
-            wants = moved[min(back, n - 1)] if e < back < n else 0
-            if above + (1 if by_block else wants) <= capacity:
+            wants = 1 if by_block else _if((e < back) & (back < n), taken[tail])
+            if above + wants <= capacity:
                 break
             tail += 1
             if tail <= e:
-                above -= held[tail] - _returned(following[tail], e + 1, moved)
+                above -= held[tail] - _if(following[tail] <= e, taken[tail])
 
 
 @njit(cache=True, nogil=True)
-def _returned(back, now, moved):
-    """Blocks that a position gave up to its conversation's return at ``back`` < ``now``; no branch."""
-    return moved[min(back, len(moved) - 1)] & -np.int64(back < now)
+def _if(condition, value):
+    """The value or 0, without a branch: these conditions cannot be predicted."""
+    return value & -np.int64(condition)
 
 
 @njit(cache=True, nogil=True)
-def warm_start(following, held, moved, capacity, begin):
+def warm_start(previous, following, held, moved, taken, capacity, begin):
     """The last position such that what is held from it to ``begin`` overflows the cache (0 where nothing
     does).
 
@@ -61,5 +64,5 @@ def warm_start(following, held, moved, capacity, begin):
     position = begin
     while position > 0 and total <= capacity:
         position -= 1
-        total += held[position] - _returned(following[position], begin, moved)
+        total += held[position] - _if(following[position] < begin, taken[position])
     return position
