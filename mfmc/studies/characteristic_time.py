@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from mfmc.config.schema import Settings
-from mfmc.errors import InputError
 from mfmc.statistics import clopper_pearson
 from mfmc.studies.context import Context
 from mfmc.studies.displacement import bound_checks
+from mfmc.studies.exact import passage_theory
+from mfmc.studies.passages import turns_of
 from mfmc.studies.result import Result
 from mfmc.studies.sampling import Paths, sample_paths
-from mfmc.theory.bounds import characteristic_time_bound
-from mfmc.theory.compound_poisson import characteristic_time_cdf
 from mfmc.theory.mean_field import characteristic_time
 
 Row = dict[str, Any]
@@ -40,18 +39,6 @@ def run(config: Settings, context: Context) -> Result:
     )
 
 
-def turns_of(config: Settings, context: Context) -> tuple[int, ...]:
-    """The turns asked for, as far as conversations reach them; the others are noted in the report."""
-    longest = context.workload.profile().turn_pmf.size - 1
-    turns = tuple(turn for turn in config.turns_of_interest if turn <= longest)
-    if not turns:
-        raise InputError(f"turns_of_interest={config.turns_of_interest}: no conversation has more than {longest} turns")
-    if len(turns) < len(config.turns_of_interest):
-        left = [turn for turn in config.turns_of_interest if turn > longest]
-        context.notes.append(f"turns {left} are left out: no conversation has more than {longest}")
-    return turns
-
-
 def characteristic_time_rows(config: Settings, context: Context, paths: Paths, accounting: str) -> list[Row]:
     """`epsilon` is in the workload's unit of time; `epsilon_relative` is the share of T_C that was asked for."""
     rows = []
@@ -63,26 +50,16 @@ def characteristic_time_rows(config: Settings, context: Context, paths: Paths, a
             for share in config.epsilons:
                 epsilon = share * limit
                 interval = clopper_pearson(np.sum(np.abs(passage - limit) > epsilon), passage.size)
-                edges = np.array([np.nextafter(limit - epsilon, -np.inf), limit + epsilon])
-                cdf = characteristic_time_cdf(workload, edges, capacity, turn, accounting)
                 rows.append(
                     {
                         "capacity": capacity, "turn": turn, "epsilon": epsilon, "epsilon_relative": share,
                         "estimate": float(interval.estimate), "low": float(interval.low),
                         "high": float(interval.high), "replications": passage.size,
-                        "exact": float(cdf[0] + max(1 - cdf[1], 0)),
-                        "bound": _bound(workload, capacity, epsilon, turn, accounting) if share < 1 else None,
+                        **passage_theory(workload, capacity, epsilon, turn, accounting),
                         "mean": float(passage.mean()), "standard_deviation": float(passage.std(ddof=1)),
                     }
                 )
     return rows
-
-
-def _bound(workload, capacity: int, epsilon: float, turn: int, accounting: str) -> float | None:
-    """(22), or None where Assumption B.3 fails."""
-    if workload.law.mgf_abscissa()[0] <= 0:
-        return None
-    return characteristic_time_bound(workload, capacity, epsilon, turn, accounting=accounting)
 
 
 def characteristic_time_headlines(context: Context, rows: list[Row]) -> list[str]:

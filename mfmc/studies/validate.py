@@ -13,7 +13,6 @@ from mfmc.studies.characteristic_time import (
     characteristic_time_headlines,
     characteristic_time_rows,
     passage_arrays,
-    turns_of,
 )
 from mfmc.studies.context import Context
 from mfmc.studies.displacement import (
@@ -25,9 +24,10 @@ from mfmc.studies.displacement import (
     rate_rows,
     sup_rows,
 )
+from mfmc.studies.exact import bounds_hold, hit_ratio_theory, refined_words
+from mfmc.studies.passages import turns_of
 from mfmc.studies.result import Check, Result, check
 from mfmc.studies.sampling import Paths, fans, sample_paths
-from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 
 Row = dict[str, Any]
@@ -72,7 +72,7 @@ def run(config: Settings, context: Context) -> Result:
         tables=tables,
         arrays=arrays_of(config, context, paths, whole) | passage_arrays(context, paths, whole) | fans(config, context),
         checks=checks,
-        sections={"Assumptions": _assumption_text(held)},
+        sections={"Assumptions": _assumption_text(held), "Refined formula": refined_words(context, config)},
     )
 
 
@@ -104,7 +104,7 @@ def mean_field_summary(context: Context, config: Settings) -> dict[str, Row]:
 
 
 def hit_ratio_rows(context: Context, paths: Paths) -> list[Row]:
-    """h(N): limit (25), (32), exact (THEORY B4), and E[R F(tau)] over sampled paths (Lemma D.6)."""
+    """h(N): limit, refined, exact, the least of (26) or (33), and E[R F(tau)] over sampled paths (Lemma D.6)."""
     rows = []
     for capacity, by_accounting in paths.items():
         workload = context.workload_at(capacity)
@@ -115,8 +115,7 @@ def hit_ratio_rows(context: Context, paths: Paths) -> list[Row]:
                 {
                     "capacity": capacity,
                     "accounting": accounting,
-                    "mean_field": float(hit_ratio(workload, capacity, accounting)),
-                    "exact": hit_ratio_exact(workload, capacity, accounting),
+                    **hit_ratio_theory(workload, capacity, accounting),
                     "conditional": {"estimate": float(estimate.value), "standard_error": float(estimate.standard_error)},
                 }
             )
@@ -137,6 +136,10 @@ def hit_ratio_checks(rows: list[Row]) -> list[Check]:
                 f"h(N) by Monte Carlo against the exact law, {accounting}", worst < 5,
                 f"within {worst:.2f} standard errors at {len(chosen)} capacities",
             )
+        )
+        checks += bounds_hold(
+            f"{'(26)' if accounting == 'whole' else '(33)'}, |h(N) - limit|, {accounting}",
+            [{**r, "exact": abs(r["exact"] - r["mean_field"])} for r in chosen],
         )
         gaps = np.array([abs(r["exact"] - r["mean_field"]) for r in chosen])
         if gaps.size > 1:
