@@ -1,8 +1,8 @@
 """Probabilities of rare deviations of D_N and of the characteristic time, by exponentially tilted sampling.
 
-What Theorems C.2 and C.4 bound, down to probabilities that no plain Monte Carlo reaches. Paths are drawn from a mixture
-of tilted Poisson measures (`rare_tilts`, `rare_paths`) and weighed by the exact likelihood ratio to the mixture: the
-estimators are unbiased whatever the tilts, and the tilts are placed where the exact law says that paths leave.
+What Theorems C.2 and C.4 bound, down to probabilities that no plain Monte Carlo reaches. Paths are drawn from
+a mixture of tilted Poisson measures (`rare_tilts`, `rare_paths`) and weighed by the exact likelihood ratio:
+the estimators are unbiased whatever the tilts, and the tilts lie where the exact law says that paths leave.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from mfmc.errors import InputError
+from mfmc.rare_bounds import deviation_probabilities, passage_probability
 from mfmc.rare_paths import SortedPaths, TiltedConversations
-from mfmc.rare_tilts import Tilts, deviation_probabilities, exact_tail, passage_tilts, sup_tilts
+from mfmc.rare_tilts import Tilts, passage_tilts, sup_tilts
 from mfmc.theory.displacement_law import DisplacementLaw
 from mfmc.theory.mean_field import characteristic_time
 from mfmc.workload import Workload
@@ -33,7 +34,7 @@ class RareEstimate(NamedTuple):
     standard_error: float
     relative_error: float  # standard_error / estimate
     effective_sample_size: float  # (sum of weights)^2 / sum of squared weights, of the paths with the event
-    largest_weight_share: float  # of one path in the estimate: near 1 / effective_sample_size where all is well
+    largest_weight_share: float  # of one path in the estimate; large where a few paths make it
     lower: float  # exact bounds of the probability; equal where it is known exactly
     upper: float
     batches: np.ndarray  # estimates of independent batches of equally many paths: float64 [batches]
@@ -53,8 +54,8 @@ def rare_sup_probability(
 ) -> RareEstimate:
     """P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon), stationary; what (17) bounds.
 
-    `lower` is the largest exact probability of such a deviation at one time, `upper` the union bound over a grid of
-    times with exact probabilities. Whole content or practical accounting, workloads in blocks.
+    `lower` is the largest exact probability of such a deviation at one time, `upper` the union bound over a
+    grid of times with exact probabilities. Whole content or practical accounting, of workloads in blocks.
     """
     _check(capacity=capacity, epsilon=epsilon, horizon=horizon)
     sampler = TiltedConversations(workload, horizon, accounting)
@@ -83,7 +84,7 @@ def rare_passage_probability(
 ) -> RareEstimate:
     """P(|tau_C(turn) - T_C| > epsilon), epsilon in units of time; what (22) bounds.
 
-    Known exactly, by Fourier inversion under a tilt (`lower` = `upper`): the sampler is checked against it at any depth.
+    Known exactly (`lower` = `upper`), by Fourier inversion under a tilt: a check of the sampler at any depth.
     """
     _check(capacity=capacity, epsilon=epsilon)
     centre = float(characteristic_time(workload, capacity, accounting))
@@ -94,18 +95,14 @@ def rare_passage_probability(
     cdf = np.concatenate(([0.0], np.cumsum(tagged.weight) / tagged.mass))
 
     def leaves(paths: SortedPaths) -> np.ndarray:
-        """The probability over reuse_turn: tau < early where D(early) > N - reuse, tau > late where D(late) <= N - reuse."""
+        """P(D(early) > N - reuse_turn or D(late) <= N - reuse_turn) over reuse_turn, path by path."""
         displaced = paths.at(np.array([max(early, 0.0), late]))
         fits = cdf[np.searchsorted(tagged.support, capacity - displaced, side="right")]
         return (1 - fits[:, 0]) * (early > 0) + fits[:, 1]
 
     tilts = passage_tilts(law, capacity, early, late, tagged)
-    level = np.floor(capacity)
-    exact = sum(
-        exact_tail(law, time, level, theta, tagged) if (theta > 0) == (time < centre) else np.nan
-        for time, theta in zip(tilts.time, tilts.theta)
-    )
-    return _estimate(key, sampler, tilts, samples, batches, leaves, (float(exact), float(exact)))
+    exact = passage_probability(law, capacity, early, late, tagged)
+    return _estimate(key, sampler, tilts, samples, batches, leaves, (exact, exact))
 
 
 def _estimate(
@@ -114,7 +111,7 @@ def _estimate(
 ) -> RareEstimate:
     """Weighted mean of `event` over paths of the mixture. Batch b draws from fold_in(key, b) alone."""
     if not (batches >= 2 and samples >= batches):
-        raise InputError(f"samples={samples!r}, batches={batches!r}: expected at least 2 batches of at least 1 path")
+        raise InputError(f"samples={samples!r}, batches={batches!r}: expected samples >= batches >= 2")
     each = -(-samples // batches)
 
     def one(batch: int) -> np.ndarray:
@@ -134,7 +131,10 @@ def _estimate(
     )
 
 
-def _batch(rng: np.random.Generator, sampler: TiltedConversations, tilts: Tilts, paths: int, event: Any) -> np.ndarray:
+def _batch(
+    rng: np.random.Generator, sampler: TiltedConversations, tilts: Tilts, paths: int,
+    event: Callable[[SortedPaths], np.ndarray],
+) -> np.ndarray:
     """event times dP/dQ for so many paths: float64 [paths]."""
     profile = sampler.workload.profile(sampler.accounting)
     accesses = float(sampler.workload.arrival_rate) * sampler.horizon * profile.mean_turns

@@ -1,16 +1,16 @@
 """Accesses of a window under a tilted Poisson measure of conversations, drawn exactly.
 
-Seen at the tilt's time s, by their last access in (0, s], the conversations of the window (0, T] fall into three Poisson
-populations (the time reversal of THEORY B2):
+By their last access up to the tilt's time s, the conversations of the window (0, T] fall into three Poisson
+populations (the time reversal of THEORY B2), the first two for every n:
 
-    rate s       P(M = n) E[e^{theta R_n}]    last access at turn n, uniform over (0, s], and no turn after it;
-    rate I(s)    P(M > n) E[e^{theta R_n}]    last access at turn n, at an age of density Fbar / I(s) before s; goes on;
-    untilted                                  no access in (0, s]: arrivals in (s, T], or gaps over all of (0, s].
+    rate s E[e^{theta R_n} 1{M = n}]     last access at turn n, uniform over (0, s], and no turn after it;
+    rate I(s) E[e^{theta R_n} 1{M > n}]  last access at turn n, at an age before s of density Fbar / I(s);
+    untilted                             no access in (0, s]: arrivals in (s, T], and gaps over all of (0, s].
 
-Given a conversation's class and n, the tilt falls on Z_1, .., Z_n alone, each tilted by itself. From its last access a
-conversation is walked backward to 0 through tilted increments, and from s forward to T through the original ones.
-Whole content; under the practical model R_n is R_n - 1 for a conversation that waited at 0, a factor e^{-theta} that a
-thinning puts right.
+Given a conversation's class and n, the tilt falls on Z_1, .., Z_n alone, each tilted by itself. From its last
+access a conversation is walked backward to 0 through tilted increments, and from s forward to T through the
+original ones. That is whole content; in the practical model a conversation that waited at 0 brings R_n - 1,
+a factor e^{-theta} that a thinning puts right.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Walkers(NamedTuple):
 
 
 class _Rows:
-    """Laws of masses, one after another in flat arrays, each tilted by e^{theta value}; drawn by inversion."""
+    """Laws of masses, one after another in flat arrays, tilted by e^{theta value}; drawn by inversion."""
 
     def __init__(self, nodes: NodeTable, column: int, theta: float):
         counts = np.array([p.size for _, p in nodes.rows])
@@ -73,10 +73,14 @@ class TiltedConversations:
 
     def __init__(self, workload: Workload, horizon: float, accounting: str):
         law = workload.law
-        telescopes = isinstance(law, BlockConversations) or (isinstance(law, RecordedConversations) and law._grows)
-        if not telescopes or accounting not in ("whole", "practical"):
+        # Masses that telescope to R_n (B2) leave a jump measure of two terms, t and t - I(t).
+        if (
+            not isinstance(law, BlockConversations | RecordedConversations)
+            or accounting not in ("whole", "practical")
+            or len(law.jumps("whole").coefficients) != 2
+        ):
             raise InputError(
-                f"accounting={accounting!r}: rare events are sampled for accountings whole and practical of workloads "
+                f"accounting={accounting!r}: rare events need the accounting whole or practical of workloads "
                 "in blocks, and of recorded ones whose histories never shrink"
             )
         self.workload, self.horizon, self.accounting = workload, horizon, accounting
@@ -88,23 +92,25 @@ class TiltedConversations:
 
     def draw(self, rng: np.random.Generator, time: float, theta: float, paths: int) -> Events:
         """All accesses in (0, horizon] of so many independent paths, tilted by e^{theta Phi_time}."""
-        seen, ends_seen, history = self._seen(rng, time, theta, paths)
+        waiting, events = self._seen(rng, time, theta, paths)
         unseen = self._unseen(rng, time, paths)
         entry = self._plain.draw(rng, self._nodes.entry_row[unseen.node])
-        events = [*history, Events(unseen.path, unseen.time, entry)]
-        # A gap that began before `time` ends after it: its law given its age.
-        age = time - ends_seen.time
+        events.append(Events(unseen.path, unseen.time, entry))
+        # The law of a gap that is open at `time`, given its age.
+        age = time - waiting.time
         survival = np.asarray(self.workload.gaps.survival(age))
         gap = self.workload.gaps.upper_quantile(survival * rng.random(age.size))
         going = unseen.where(~self._nodes.last[unseen.node])
         fresh = self.workload.gaps.quantile(rng.random(going.time.size))
-        walkers = _Walkers(*(np.concatenate(pair) for pair in zip(ends_seen, going)))
-        walkers = walkers._replace(time=np.concatenate((ends_seen.time + gap, going.time + fresh)))
+        walkers = _Walkers(*(np.concatenate(pair) for pair in zip(waiting, going)))
+        walkers = walkers._replace(time=np.concatenate((waiting.time + gap, going.time + fresh)))
         events += self._forward(rng, walkers)
         return Events(*(np.concatenate(parts) for parts in zip(*events)))
 
-    def _seen(self, rng, time: float, theta: float, paths: int):
-        """Conversations with an access in (0, time]: how many there are, those that go on, and their accesses there."""
+    def _seen(
+        self, rng: np.random.Generator, time: float, theta: float, paths: int
+    ) -> tuple[_Walkers, list[Events]]:
+        """Of conversations with an access in (0, time]: those that wait at `time`, and all the accesses."""
         nodes, gaps, rows = self._nodes, self.workload.gaps, _Rows(self._nodes, self._column, theta)
         residence = float(gaps.residence(time))
         weight = self._class_weight * rows.mgf[nodes.entry_row] * np.where(nodes.last, time, residence)
@@ -121,9 +127,9 @@ class TiltedConversations:
             kept = rng.random(waited.size) * surplus < np.where(waited, np.exp(-theta), 1.0)
             events = [(Events(*(a[kept[who]] for a in found)), who) for found, who in events]
             goes_on &= kept
-        return start, start.where(goes_on), [found for found, _ in events]
+        return start.where(goes_on), [found for found, _ in events]
 
-    def _unseen(self, rng, time: float, paths: int) -> _Walkers:
+    def _unseen(self, rng: np.random.Generator, time: float, paths: int) -> _Walkers:
         """Conversations whose first access in the window falls into (time, horizon]."""
         nodes, gaps = self._nodes, self.workload.gaps
         residence, whole = (float(gaps.residence(t)) for t in (time, self.horizon))
@@ -136,7 +142,7 @@ class TiltedConversations:
         first_access[waited] = gaps.residual_quantile(share)
         return start._replace(time=first_access)
 
-    def _populate(self, rng, weight: np.ndarray, paths: int) -> _Walkers:
+    def _populate(self, rng: np.random.Generator, weight: np.ndarray, paths: int) -> _Walkers:
         """A Poisson number of conversations, dealt to paths and nodes; their times are still to be drawn."""
         cdf = np.cumsum(weight)
         count = rng.poisson(paths * float(self.workload.arrival_rate) * cdf[-1])
@@ -144,9 +150,12 @@ class TiltedConversations:
         node = np.minimum(node, np.flatnonzero(weight)[-1] if count else 0)
         return _Walkers(np.arange(count), rng.integers(0, paths, count), node, np.zeros(count))
 
-    def _backward(self, rng, rows: _Rows, walkers: _Walkers) -> tuple[list, np.ndarray]:
+    def _backward(
+        self, rng: np.random.Generator, rows: _Rows, walkers: _Walkers
+    ) -> tuple[list[tuple[Events, np.ndarray]], np.ndarray]:
         """Accesses from the last one down to the first of the window; and who waited at 0."""
-        nodes, waited, events = self._nodes, np.zeros(walkers.node.size, dtype=bool), []
+        nodes, waited = self._nodes, np.zeros(walkers.node.size, dtype=bool)
+        events = []
         while walkers.node.size:
             before = walkers.time - self.workload.gaps.quantile(rng.random(walkers.node.size))
             first = self._first[walkers.node] | (before <= 0)
@@ -156,7 +165,7 @@ class TiltedConversations:
             walkers = walkers._replace(time=before, node=walkers.node - 1).where(~first)
         return events, waited
 
-    def _forward(self, rng, walkers: _Walkers) -> list[Events]:
+    def _forward(self, rng: np.random.Generator, walkers: _Walkers) -> list[Events]:
         """Accesses up to the horizon; `time` is that of the next turn, `node` the turn before it."""
         events = []
         while True:
@@ -186,7 +195,8 @@ class SortedPaths:
         total = np.concatenate(([0], np.cumsum(mass, dtype=np.int64)))
         self.start = np.searchsorted(self._key, closing)
         self._total, self._paths = total, closing
-        self.before = total[:-1] - np.repeat(total[self.start], np.diff(np.append(self.start, self._key.size)))
+        lengths = np.diff(np.append(self.start, order.size))
+        self.before = total[:-1] - np.repeat(total[self.start], lengths)
         self.after = self.before + mass
 
     def at(self, times: np.ndarray) -> np.ndarray:
