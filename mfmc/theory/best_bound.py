@@ -1,4 +1,6 @@
-"""The hit-ratio bounds (26) and (33) at their best: minimised over every admissible (epsilon, J, theta, T)."""
+"""The hit-ratio bounds (26) and (33) at their best: minimised over every admissible (epsilon, J, theta,
+T).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class BestHitRatioBound:
 
 
 def best_hit_ratio_bound(workload: Workload, capacity: float, accounting: str = "whole") -> BestHitRatioBound:
-    """The minimum of `hit_ratio_bound`: a grid over all J, epsilon and theta, then a local search from its best points.
+    """The minimum of `hit_ratio_bound`: a grid over all J, epsilon and theta, then a local search from its
+    best points.
 
     T enters through V_T alone, so the best T is the least, T_C + epsilon.
     """
@@ -56,7 +59,9 @@ def best_hit_ratio_bound(workload: Workload, capacity: float, accounting: str = 
         total = bulk + parts.root_second_moments[truncation] * np.sqrt(unlikely) + tail
         index = np.unravel_index(np.argmin(total), total.shape)
         least.append((total[index], truncation, epsilons[index[0]], thetas[index[1]]))
-    found = [_polished(workload, capacity, accounting, centre, top, *point[1:]) for point in sorted(least)[:3]]
+    found = [
+        _polished(workload, capacity, accounting, centre, top, *point[1:]) for point in sorted(least)[:3]
+    ]
     value, epsilon, truncation, theta = min(found)
     return BestHitRatioBound(value, epsilon, truncation, theta, centre + epsilon)
 

@@ -1,9 +1,11 @@
-"""The paper's finite-N bounds (16), (17), (22), (26) and (33), for every accounting, with their domains enforced.
+"""The paper's finite-N bounds (16), (17), (22), (26) and (33), for every accounting, with their domains
+enforced.
 
 The paper scales the arrival rate with the capacity; here both are physical, so its lambda0 is
-`arrival_rate / capacity`. A bound is returned as the formula gives it and may exceed 1, where it says nothing.
-The proofs only use that a conversation displaces at most B blocks and can lose at most reuse_j <= R_j of them, so
-they cover the practical model (Appendix C.2) and the token-exact accounting as they stand, with reuse_j for R_j.
+`arrival_rate / capacity`. A bound is returned as the formula gives it and may exceed 1, where it says
+nothing. The proofs only use that a conversation displaces at most B blocks and can lose at most reuse_j <=
+R_j of them, so they cover the practical model (Appendix C.2) and the token-exact accounting as they stand,
+with reuse_j for R_j.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ _LARGEST_THETA = 50.0
 
 @dataclass(frozen=True)
 class BoundConstants:
-    """The constants of Theorem C.2 and C.4 at one capacity and horizon, in the paper's normalisation (per block of N)."""
+    """The constants of Theorem C.2 and C.4 at one capacity and horizon, in the paper's normalisation (per
+    block of N).
+    """
 
     second_moment_envelope: float  # V_T (42)
     uniform_constant: float  # C_T of (17)
@@ -35,10 +39,11 @@ class BoundConstants:
 
 
 def second_moment_envelope(workload: Workload, horizon: ArrayLike, accounting: str = "whole") -> np.ndarray:
-    """N V_T (42) in blocks^2: arrival_rate (T E[B^2] + mu_W E[(M-1) B^2]), at least Var D_N(t) for every t <= T.
+    """N V_T (42) in blocks^2: arrival_rate (T E[B^2] + mu_W E[(M-1) B^2]), at least Var D_N(t) for every t <=
+    T.
 
-    The paper's V_T is this divided by the capacity. Raises InputError where histories shrink, since B is then no
-    bound of what a conversation displaces.
+    The paper's V_T is this divided by the capacity. Raises InputError where histories shrink, since B is then
+    no bound of what a conversation displaces.
     """
     horizon = _positive("horizon", horizon)
     workload.profile(accounting)
@@ -69,15 +74,21 @@ def bound_constants(
 def pointwise_bound(
     workload: Workload, capacity: float, epsilon: ArrayLike, horizon: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """(16), (67): bound of P(|D_N(t)/N - d(t)| > epsilon) for every t <= horizon; shape of `epsilon` (> 0)."""
+    """(16), (67): bound of P(|D_N(t)/N - d(t)| > epsilon) for every t <= horizon; shape of `epsilon` (>
+    0).
+    """
     epsilon = _positive("epsilon", epsilon)
-    return bound_constants(workload, capacity, horizon, accounting).second_moment_envelope / (capacity * epsilon**2)
+    return bound_constants(workload, capacity, horizon, accounting).second_moment_envelope / (
+        capacity * epsilon**2
+    )
 
 
 def uniform_bound(
     workload: Workload, capacity: float, epsilon: ArrayLike, horizon: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """(17): bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon); shape of `epsilon`, 0 < epsilon <= 1."""
+    """(17): bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon); shape of `epsilon`, 0 < epsilon <=
+    1.
+    """
     epsilon = _positive("epsilon", epsilon)
     if np.any(epsilon > 1):
         raise InputError(f"epsilon={np.max(epsilon):g}: the uniform bound (17) needs 0 < epsilon <= 1")
@@ -118,17 +129,20 @@ def hit_ratio_bound(
     horizon: float | None = None,
     accounting: str = "whole",
 ) -> float:
-    """(26) for whole content, (33) for practical: bound of |h(N) - h_inf| at one admissible (epsilon, J, theta, T).
+    """(26) for whole content, (33) for practical: bound of |h(N) - h_inf| at one admissible (epsilon, J,
+    theta, T).
 
-    `truncation` is J >= 1 with S_{J+1} > 0; epsilon and horizon as in `characteristic_time_bound`. The least over
-    all of them is `mfmc.theory.sharp_bounds.best_hit_ratio_bound`. Needs a Lipschitz F (Assumption B.4), and
-    R_j >= j (every turn adds a block: Lemma D.8).
+    `truncation` is J >= 1 with S_{J+1} > 0; epsilon and horizon as in `characteristic_time_bound`. The least
+    over all of them is `mfmc.theory.sharp_bounds.best_hit_ratio_bound`. Needs a Lipschitz F (Assumption B.4),
+    and R_j >= j (every turn adds a block: Lemma D.8).
     """
     epsilon, horizon = _window(workload, capacity, epsilon, horizon, accounting)
     constants = bound_constants(workload, capacity, horizon, accounting)
     parts = hit_ratio_parts(workload, accounting)
     if not 1 <= truncation <= parts.largest_truncation:
-        raise InputError(f"truncation={truncation}: expected J with S_(J+1) > 0, 1 to {parts.largest_truncation}")
+        raise InputError(
+            f"truncation={truncation}: expected J with S_(J+1) > 0, 1 to {parts.largest_truncation}"
+        )
     deviation = _chebyshev_part(constants, capacity, epsilon) + _exponential_part(
         workload, theta, constants.smallest_slope * capacity * epsilon / 3, parts.survival[truncation]
     )
@@ -156,7 +170,9 @@ def hit_ratio_parts(workload: Workload, accounting: str = "whole") -> HitRatioPa
     """A_H^(J), K_J and S_J for every J with S_{J+1} > 0; raises InputError where (26) does not apply."""
     lipschitz = float(workload.gaps.lipschitz)
     if not math.isfinite(lipschitz):
-        raise InputError(f"gaps={workload.gaps!r}: F is not Lipschitz (Assumption B.4), so the bound (26) is infinite")
+        raise InputError(
+            f"gaps={workload.gaps!r}: F is not Lipschitz (Assumption B.4), so the bound (26) is infinite"
+        )
     whole = _growing(workload)
     smallest = np.array([whole.histories.support[row > 0].min(initial=2**62) for row in
                          whole.histories.ends + whole.histories.continues])  # fmt: skip
@@ -181,7 +197,9 @@ def hit_ratio_parts(workload: Workload, accounting: str = "whole") -> HitRatioPa
 
 
 def log_mgf(workload: Workload, theta: ArrayLike, power: int = 0) -> np.ndarray:
-    """log E[B^power e^{theta B}] of the whole-content lifetime size B, for 0 < theta < its abscissa; theta's shape."""
+    """log E[B^power e^{theta B}] of the whole-content lifetime size B, for 0 < theta < its abscissa; theta's
+    shape.
+    """
     theta = _positive("theta", theta)
     limit, reason = workload.law.mgf_abscissa()
     if np.any(theta >= limit):
@@ -197,7 +215,9 @@ def largest_theta(workload: Workload) -> float:
     """The end of the range over which the bounds are minimised: the abscissa, or where more gains nothing."""
     limit, reason = workload.law.mgf_abscissa()
     if limit <= 0:
-        raise InputError(f"E[e^(theta B)] is infinite for every theta > 0, so (22) and (26) do not apply: {reason}")
+        raise InputError(
+            f"E[e^(theta B)] is infinite for every theta > 0, so (22) and (26) do not apply: {reason}"
+        )
     return min(limit * (1 - 1e-9), _LARGEST_THETA)
 
 
@@ -239,10 +259,14 @@ def _window(
 
 
 def _growing(workload: Workload) -> Profile:
-    """The whole-content profile; raises where histories shrink, so that R_M is not all that a conversation allocates."""
+    """The whole-content profile; raises where histories shrink, so that R_M is not all that a conversation
+    allocates.
+    """
     whole = workload.profile("whole")
     if whole.allocated > whole.histories.terminal.moment(1) * (1 + 1e-9):
-        raise InputError("histories of this workload shrink (compacted contexts): the paper's bounds need R_j to grow")
+        raise InputError(
+            "histories of this workload shrink (compacted contexts): the paper's bounds need R_j to grow"
+        )
     return whole
 
 

@@ -33,7 +33,9 @@ def hit_ratio_exact(workload: Workload, capacity: float, accounting: str = "whol
 
 
 def resident_at_gap(workload: Workload, curve: ResidenceCurve) -> float:
-    """int f(t) curve(t) dt, f the density of the gap: the weight still in memory when the next turn asks for it."""
+    """int f(t) curve(t) dt, f the density of the gap: the weight still in memory when the next turn asks for
+    it.
+    """
     gaps = workload.gaps
     total = curve.mass * float(gaps.cdf(curve.window[0]))
     if curve.mass == 0:
@@ -45,7 +47,11 @@ def resident_at_gap(workload: Workload, curve: ResidenceCurve) -> float:
 
         def integrand(v: np.ndarray, right=right, power=power) -> np.ndarray:
             times = right * v**power
-            return np.asarray(gaps.density(times), dtype=float) * curve(times) * (power * right * v ** (power - 1))
+            return (
+                np.asarray(gaps.density(times), dtype=float)
+                * curve(times)
+                * (power * right * v ** (power - 1))
+            )
 
         inner = breakpoints[(breakpoints > left) & (breakpoints < right)]
         edges = np.unique(np.concatenate(([left, (left + right) / 2, right], inner)) / right) ** (1 / power)
@@ -53,9 +59,7 @@ def resident_at_gap(workload: Workload, curve: ResidenceCurve) -> float:
     return total
 
 
-def displacement_cdf(
-    workload: Workload, x: ArrayLike, time: float, accounting: str = "whole"
-) -> np.ndarray:
+def displacement_cdf(workload: Workload, x: ArrayLike, time: float, accounting: str = "whole") -> np.ndarray:
     """P(D_N(time) <= x), x in blocks; the shape of `x`. Absolute error about 1e-14."""
     x = np.floor(np.asarray(x, dtype=float))
     if np.any(np.isnan(x)) or not (time >= 0 and np.isfinite(time)):
@@ -80,7 +84,9 @@ def _cdf_values(workload: Workload, x: np.ndarray, time: float, accounting: str)
     tails = TailTable(law, spread / law.span)
     low = int(np.floor(tails.lowest(integrals, ALIASED)))
     high = max(int(np.ceil(tails.highest(integrals, ALIASED))), low + 1)
-    inversion = LatticeInversion(law, tails, np.zeros(1, dtype=np.int64), np.ones(1), (low, high), (time, time))
+    inversion = LatticeInversion(
+        law, tails, np.zeros(1, dtype=np.int64), np.ones(1), (low, high), (time, time)
+    )
     level = np.floor(x / law.span)
     inside = np.clip(level, low, high)
     values = inversion(np.full(x.shape, time), inside)
@@ -105,7 +111,8 @@ def displacement_quantile(
 def characteristic_time_cdf(
     workload: Workload, t: ArrayLike, capacity: float, turn: int, accounting: str = "whole"
 ) -> np.ndarray:
-    """P(tau_C(turn) <= t) = 1 - sum_r P(reuse_turn = r) P(D_N(t) <= N - r) (B4); the shape of `t`, error 1e-14.
+    """P(tau_C(turn) <= t) = 1 - sum_r P(reuse_turn = r) P(D_N(t) <= N - r) (B4); the shape of `t`, error
+    1e-14.
 
     tau_C is that of Definition B.8, of a conversation that reaches `turn`; contents above N have tau_C = 0.
     """
@@ -117,7 +124,9 @@ def characteristic_time_cdf(
 def characteristic_time_quantile(
     workload: Workload, probability: ArrayLike, capacity: float, turn: int, accounting: str = "whole"
 ) -> np.ndarray:
-    """The time t with P(tau_C(turn) <= t) = probability, in units of time; the shape of `probability`, in (0, 1)."""
+    """The time t with P(tau_C(turn) <= t) = probability, in units of time; the shape of `probability`, in (0,
+    1).
+    """
     probability = np.asarray(probability, dtype=float)
     _check_probability(probability)
     curve = _turn_curve(workload, capacity, turn, accounting)
@@ -126,7 +135,9 @@ def characteristic_time_quantile(
         low, high = curve.window
         if 1 - curve.mass >= p:
             return 0.0
-        return brentq(lambda t: float(curve(np.array([t]))[0]) - (1 - p), low, high, xtol=1e-14 * high, rtol=1e-14)
+        return brentq(
+            lambda t: float(curve(np.array([t]))[0]) - (1 - p), low, high, xtol=1e-14 * high, rtol=1e-14
+        )
 
     return np.vectorize(one, otypes=[float])(probability)[()]
 

@@ -1,8 +1,10 @@
 """The law of D_N(t) at fixed times: compound Poisson, whatever the accounting (THEORY B2, B3).
 
-    D_N(t) ~ CompoundPoisson(m_t),   m_t(r) = arrival_rate sum_k G_k(t) coefficients[k, r],   G_k(t) = int_0^t F^{*k}
+    D_N(t) ~ CompoundPoisson(m_t),   m_t(r) = arrival_rate sum_k G_k(t) coefficients[k, r],   G_k(t) = int_0^t
+    F^{*k}
 
-so that every cumulant, the log moment generating function and the characteristic function are linear in the G_k.
+so that every cumulant, the log moment generating function and the characteristic function are linear in the
+G_k.
 """
 
 from __future__ import annotations
@@ -28,8 +30,11 @@ class DisplacementLaw:
         kept = jumps.support <= largest
         self.workload, self.profile = workload, profile
         self.rate = float(workload.arrival_rate)
+        self._horizon = 0.0
         self.support = jumps.support[kept]  # int64 [n]
         self.coefficients = jumps.coefficients[:, kept]  # float64 [K, n]
+        if not kept.any():  # D_N(t) is 0 unless killed: one jump of no intensity says the same
+            self.support, self.coefficients = np.array([1]), np.zeros((jumps.coefficients.shape[0], 1))
         self._above = jumps.coefficients[:, ~kept].sum(axis=1)  # float64 [K]
         self._above_mean = jumps.coefficients[:, ~kept] @ jumps.support[~kept].astype(float)
 
@@ -50,7 +55,10 @@ class DisplacementLaw:
             raise InputError(f"time={times[bad][0]!r}: expected a finite time of at least 0")
         count = self.coefficients.shape[0]
         if count > 2:
-            return self.rate * np.asarray(iterated_integrals(self.workload.gaps, times, count), dtype=float)
+            # The integrals of one horizon are solved for at once: ask for the largest so far every time.
+            self._horizon = max(self._horizon, times.max(initial=0.0))
+            found = iterated_integrals(self.workload.gaps, np.append(times, self._horizon), count)
+            return self.rate * np.asarray(found, dtype=float)[:, :-1]
         residence = np.asarray(self.workload.gaps.residence(times), dtype=float)
         return self.rate * np.stack((times, times - residence))[:count]
 
@@ -85,6 +93,8 @@ class DisplacementLaw:
 
 
 def deviation_levels(mean: ArrayLike, deviation: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Whole numbers (low, high): |D - mean| > deviation where D <= low or D > high, for a count D of blocks."""
+    """Whole numbers (low, high): |D - mean| > deviation where D <= low or D > high, for a count D of
+    blocks.
+    """
     mean, deviation = np.asarray(mean, dtype=float), np.asarray(deviation, dtype=float)
     return np.ceil(mean - deviation) - 1, np.floor(mean + deviation)

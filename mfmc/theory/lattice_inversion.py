@@ -1,14 +1,15 @@
 """Probabilities of a compound Poisson law on a lattice, by Fourier inversion on the real axis.
 
-For X on the whole numbers, an even period L and theta_k = (2k + 1) pi / L, the odd multiples sum to a square wave:
+For X on the whole numbers, an even period L and theta_k = (2k + 1) pi / L, the odd multiples sum to a square
+wave:
 
     P(X <= y) = 1/2 - (1/L) sum_{k < L/2} Im( E[e^{i theta_k X}] e^{-i theta_k (y + 1/2)} ) / sin(theta_k / 2)
 
-up to P(X > y + L) + P(X <= y - L). The characteristic function of a law of standard deviation sd is below 1e-17
-past theta = 9/sd, and L is about 17 sd, so some 25 nodes do, whatever the size of X. Where the law is far from
-normal (few conversations, heavy tails, blocks that almost lie on a coarser lattice) more nodes survive. They are
-found by branch and bound: with S(theta) = -log |E[e^{i theta X}]| = sum_r m(r) |e^{i theta r} - 1|^2 / 2, the
-triangle inequality in L2(m) gives
+up to P(X > y + L) + P(X <= y - L). The characteristic function of a law of standard deviation sd is below
+1e-17 past theta = 9/sd, and L is about 17 sd, so some 25 nodes do, whatever the size of X. Where the law is
+far from normal (few conversations, heavy tails, blocks that almost lie on a coarser lattice) more nodes
+survive. They are found by branch and bound: with S(theta) = -log |E[e^{i theta X}]| = sum_r m(r) |e^{i theta
+r} - 1|^2 / 2, the triangle inequality in L2(m) gives
 
     sqrt(S(theta + eps)) >= sqrt(S(theta)) - sqrt(S(eps)).
 """
@@ -40,10 +41,11 @@ _FEW_JUMPS = 1000.0
 
 
 class LatticeInversion:
-    """sum_i weights[i] P(D_N(t) / span + offsets[i] <= y), for times in [first, last] and levels in [low, high].
+    """sum_i weights[i] P(D_N(t) / span + offsets[i] <= y), for times in [first, last] and levels in [low,
+    high].
 
-    `tails` bounds the law of D_N(t) / span + Q, Q drawn from the weights. Jumps above the `largest` of the law are
-    counted as never fitting in. Absolute error about 1e-14 times the total weight.
+    `tails` bounds the law of D_N(t) / span + Q, Q drawn from the weights. Jumps above the `largest` of the
+    law are counted as never fitting in. Absolute error about 1e-14 times the total weight.
     """
 
     def __init__(
@@ -97,8 +99,8 @@ def _centred_sums(
 ) -> np.ndarray:
     """sum_r rows[k, r] (e^{i theta r} - 1 - i theta r) at the given nodes: complex [K, nodes].
 
-    By FFT where many nodes are asked for, as happens where few conversations make up D_N(t): it errs by 1e-16 times
-    the expected number of `jumps`.
+    By FFT where many nodes are asked for, as happens where few conversations make up D_N(t): it errs by 1e-16
+    times the expected number of `jumps`.
     """
     theta, work = _angles(nodes, period), nodes.size * points.size
     if work > rows.shape[0] * period and (jumps < _FEW_JUMPS or work > 20 * _CHUNK):
@@ -112,10 +114,12 @@ def _centred_sums(
 
 
 def _local_sums(points: np.ndarray, rows: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """`_centred_sums` by Taylor series about centres 1 / max(theta) apart, so that the work is not nodes times points.
+    """`_centred_sums` by Taylor series about centres 1 / max(theta) apart, so that the work is not nodes
+    times points.
 
-    About 0, where most jumps are and e^{iz} - 1 - iz cancels, the series starts at z^2. Further out cancellation costs
-    1e-16 times the expected number of jumps above 1 / max(theta); few, or the node would have been negligible.
+    About 0, where most jumps are and e^{iz} - 1 - iz cancels, the series starts at z^2. Further out
+    cancellation costs 1e-16 times the expected number of jumps above 1 / max(theta); few, or the node would
+    have been negligible.
     """
     top = theta.max()
     near = int(np.searchsorted(points, 1 / top))
@@ -129,7 +133,13 @@ def _local_sums(points: np.ndarray, rows: np.ndarray, theta: np.ndarray) -> np.n
     far, heavy = points[near:], rows[:, near:]
     panel, index = np.unique((far * top).astype(np.int64), return_inverse=True)
     if panel.size * _TERMS > far.size:
-        panel, index, centre, offset, terms = far, np.arange(far.size), far.astype(float), np.zeros(far.size), 1
+        panel, index, centre, offset, terms = (
+            far,
+            np.arange(far.size),
+            far.astype(float),
+            np.zeros(far.size),
+            1,
+        )
     else:
         centre = (panel + 0.5) / top
         offset, terms = (far - centre[index]) * top, _TERMS
@@ -163,8 +173,8 @@ def _half_shifted_fft(points: np.ndarray, rows: np.ndarray, period: int) -> np.n
 def _candidates(points: np.ndarray, intensity: np.ndarray, period: int) -> np.ndarray:
     """Nodes k < period / 2 that can have S < _NEGLIGIBLE: int64, sorted.
 
-    Where many frequencies are in question, S is bounded from below by its sum over the smallest jumps, as many as
-    make up half of them.
+    Where many frequencies are in question, S is bounded from below by its sum over the smallest jumps, as
+    many as make up half of them.
     """
     few = slice(0, int(np.searchsorted(np.cumsum(intensity), intensity.sum() / 2)) + 256)
     cells = next_fast_len(8 * int(points[few][-1]) + 8)
@@ -172,7 +182,8 @@ def _candidates(points: np.ndarray, intensity: np.ndarray, period: int) -> np.nd
     decay = intensity[few].sum() - _half_shifted_fft(points[few], intensity[None, few], grid)[0].real
     if grid == period:
         return np.flatnonzero(decay < _NEGLIGIBLE + 1)
-    # Cells of [0, pi] around the nodes of the coarse grid, halved twice over until they hold a few nodes each.
+    # Cells of [0, pi] around the nodes of the coarse grid, halved twice over until they hold a few nodes
+    # each.
     half, centres, used = math.pi / grid, _angles(np.arange(grid // 2), grid), few
     while True:
         within = 2 * np.sin(np.minimum(half * points[used] / 2, math.pi / 2)) ** 2 @ intensity[used]
@@ -196,5 +207,7 @@ def _decay(points: np.ndarray, intensity: np.ndarray, theta: np.ndarray) -> np.n
     chunk = max(1, _CHUNK // points.size)
     for start in range(0, theta.size, chunk):
         part = theta[start : start + chunk]
-        out[start : start + chunk] = 2 * (np.sin(np.multiply.outer(part, points.astype(float)) / 2) ** 2 @ intensity)
+        out[start : start + chunk] = 2 * (
+            np.sin(np.multiply.outer(part, points.astype(float)) / 2) ** 2 @ intensity
+        )
     return out

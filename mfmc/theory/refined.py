@@ -1,10 +1,12 @@
 """The refined mean field h(N) = h_inf + c/N + O(N^-2), for every accounting (THEORY B5).
 
-Write N v(t) for the variance of D_N(t), d' for the slope of d, delta for the span of the lattice that D_N(t) lives on,
-and expand P(D_N(t) <= N - r) about the normal law, with the middle of the lattice step that N - r falls in as the
-threshold. The skewness of D_N(t) drops out of int f(t) P(D_N(t) <= N - r) dt at order 1/N, and at t = T_C
+Write N v(t) for the variance of D_N(t), d' for the slope of d, delta for the span of the lattice that D_N(t)
+lives on, and expand P(D_N(t) <= N - r) about the normal law, with the middle of the lattice step that N - r
+falls in as the threshold. The skewness of D_N(t) drops out of int f(t) P(D_N(t) <= N - r) dt at order 1/N,
+and at t = T_C
 
-    c A_R = sum_j E[reuse_j] (1/(2 d')) d/dt[f v / d'] - (f/d') E[sum_j reuse_j (reuse_j + o(reuse_j) - delta/2)]
+    c A_R = sum_j E[reuse_j] (1/(2 d')) d/dt[f v / d'] - (f/d') E[sum_j reuse_j (reuse_j + o(reuse_j) -
+    delta/2)]
 
 with o(r) = (N - r) mod delta: nothing else depends on the accounting. For delta = 1 this is B5.
 """
@@ -31,7 +33,9 @@ class RefinedHitRatio:
 
     value: float  # h_inf + coefficient / N where it applies, else the exact h(N)
     mean_field: float  # h_inf
-    coefficient: float  # c in blocks where it applies, else N (h(N) - h_inf), the exact value's own slope in 1/N
+    coefficient: (
+        float  # c in blocks where it applies, else N (h(N) - h_inf), the exact value's own slope in 1/N
+    )
     applies: bool
     statement: str
 
@@ -59,7 +63,9 @@ def refined_hit_ratio(workload: Workload, capacity: float, accounting: str = "wh
 
 
 def refined_coefficient(workload: Workload, capacity: float, accounting: str = "whole") -> float:
-    """c of B5 in blocks, whether or not the density is smooth at T_C; depends on N only through N mod span."""
+    """c of B5 in blocks, whether or not the density is smooth at T_C; it depends on N only through N mod
+    span.
+    """
     profile, gaps, law = workload.profile(accounting), workload.gaps, DisplacementLaw(workload, accounting)
     time = float(characteristic_time(workload, capacity, accounting))
     density, bend = float(gaps.density(time)), float(gaps.density_derivative(time))
@@ -68,10 +74,12 @@ def refined_coefficient(workload: Workload, capacity: float, accounting: str = "
     curvature = -law.rate * profile.reusable * density / capacity
     variance = float(law.cumulant(2, time)) / capacity
     variance_slope = _variance_slope(law, time) / capacity
-    drift = bend * variance / slope + density * variance_slope / slope - density * variance * curvature / slope**2
+    drift = (
+        bend * variance / slope + density * variance_slope / slope - density * variance * curvature / slope**2
+    )
     sizes, weights = np.maximum(profile.reuse.support, 0), profile.reuse.weight
     step = law.span
-    lost = float(weights @ (sizes * (sizes + (np.floor(capacity) - sizes) % step - step / 2)))
+    lost = float(weights @ (sizes * (sizes + (capacity - sizes) % step - step / 2)))
     return (profile.reusable * drift / (2 * slope) - density / slope * lost) / profile.content
 
 
@@ -96,7 +104,8 @@ def _obstacle(workload: Workload, time: float, spread: float) -> str:
     if not close.any():
         return ""
     nearest = points[np.argmin(np.abs(points - time))]
+    away = abs(nearest - time) / spread
     return (
-        f"the density of the gap jumps or kinks at t={nearest:g}, {abs(nearest - time) / spread:.2g} standard deviations "
-        f"of tau_C from T_C={time:g}: h(N) - h_inf has no expansion in 1/N at this capacity, the exact value is given"
+        f"the density of the gap jumps or kinks at t={nearest:g}, {away:.2g} standard deviations of tau_C from "
+        f"T_C={time:g}: h(N) - h_inf has no expansion in 1/N at this capacity; the exact value is given"
     )

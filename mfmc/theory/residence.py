@@ -1,4 +1,6 @@
-"""How much tagged content is still in memory after a time t without access: sum_r weight(r) P(D_N(t) <= N - r)."""
+"""How much tagged content is still in memory after a time t without access: sum_r weight(r) P(D_N(t) <= N -
+r).
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ from mfmc.workload import Workload
 
 
 class ResidenceCurve:
-    """t -> sum_r weight(r) P(D_N(t) <= N - r): non-increasing from `mass`, that of the sizes that fit at all, to 0.
+    """t -> sum_r weight(r) P(D_N(t) <= N - r): non-increasing from `mass`, that of the sizes that fit at all,
+    to 0.
 
-    `tagged` holds sizes in blocks with their weights. The curve varies only in the `window` (t_low, t_high), up to
-    1e-14 of the mass; t_low is 0 where some content nearly fills the memory or one conversation may overfill it.
+    `tagged` holds sizes in blocks with their weights. The curve varies only in the `window` (t_low, t_high),
+    up to 1e-14 of the mass; t_low is 0 where some content nearly fills the memory or one conversation may
+    overfill it.
     """
 
     def __init__(self, workload: Workload, capacity: float, accounting: str, tagged: Spectrum):
@@ -67,21 +71,32 @@ class ResidenceCurve:
     def _piece(self, number: int) -> LatticeInversion:
         if number not in self._pieces:
             self._pieces[number] = LatticeInversion(
-                self.law, self._tails, self._offsets, self._weights, (self._level, self._level), self.pieces[number]
+                self.law,
+                self._tails,
+                self._offsets,
+                self._weights,
+                (self._level, self._level),
+                self.pieces[number],
             )
         return self._pieces[number]
 
     def _octaves(self, low: float, high: float) -> np.ndarray:
-        """Edges low < .. < high / 4 < high / 2 < high; far below T_C, where nothing leaves yet, one interval does."""
+        """Edges low < .. < high / 4 < high / 2 < high; far below T_C, where nothing leaves yet, one interval
+        does.
+        """
         edges = [high]
         while edges[-1] / 2 > max(low, self._centre / 8):
             edges.append(edges[-1] / 2)
         return np.array([low, *edges[::-1]])
 
     def _find_window(self, spread: float) -> tuple[float, float]:
-        """Bracket the times at which D_N(t) + tagged size crosses N, on a ladder of standard deviations about T_C."""
+        """Bracket the times at which D_N(t) + tagged size crosses N, on a ladder of standard deviations about
+        T_C.
+        """
         slope = float(displacement_rate(self.law.workload, self._centre, self.law.profile.accounting))
-        ladder = np.concatenate((np.linspace(1, 12, 12), np.geomspace(14, 60, 8))) * (spread / slope / self._centre)
+        ladder = np.concatenate((np.linspace(1, 12, 12), np.geomspace(14, 60, 8))) * (
+            spread / slope / self._centre
+        )
         early = self._centre * np.exp(-np.append(ladder, 7.0))
         early = -np.sort(-early)
         integrals = self.law.integrals(early)
@@ -89,17 +104,19 @@ class ResidenceCurve:
             self.law.killing(integrals) <= np.exp(-ALIASED)
         )
         low = float(early[np.argmax(settled)]) if settled.any() else 0.0
-        late = self._centre * np.exp(np.minimum(ladder, 3.0))
-        for _ in range(100):
+        late = self._centre * np.exp(np.unique(np.minimum(ladder, 2.0)))
+        for _ in range(200):
             gone = self._tails.below(self.law.integrals(late), self._level) >= ALIASED
             if gone.any():
                 return low, float(late[np.argmax(gone)])
-            late = late[-1] * 2.0 ** (np.arange(1, 5) / 2)
+            late = late[-1] * np.array([1.2, 1.4, 1.7, 2.0])
         raise InputError("the memory never fills: check the arrival rate and the capacity")
 
 
 def _without_improbable(law: DisplacementLaw, time: float) -> DisplacementLaw:
-    """The law without the largest jumps of which fewer than 1e-17 are expected by `time`: they count as overfilling."""
+    """The law without the largest jumps of which fewer than 1e-17 are expected by `time`: they count as
+    overfilling.
+    """
     beyond = np.cumsum(law.intensity(law.integrals([time]))[0][::-1])[::-1]
     kept = np.flatnonzero(beyond > 1e-17)
     return law if kept.size == 0 else law.limited(int(law.support[kept[-1]]))

@@ -1,8 +1,9 @@
-"""Bounds as in Theorems C.2 and C.4, but sharp: Chebyshev with the exact variance, and Chernoff on both sides.
+"""Bounds as in Theorems C.2 and C.4, but sharp: Chebyshev with the exact variance, and Chernoff on both
+sides.
 
-Both rest on the exact law of D_N(t) (THEORY B2, B3), whose variance is several times below the envelope V_T of (42)
-and whose log moment generating function makes bounds exponential in N where (16) is polynomial. They hold for every
-accounting and need neither the independence of Assumption B.2 nor growing histories.
+Both rest on the exact law of D_N(t) (THEORY B2, B3), whose variance is several times below the envelope V_T
+of (42) and whose log moment generating function makes bounds exponential in N where (16) is polynomial. They
+hold for every accounting and need neither the independence of Assumption B.2 nor growing histories.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _CELLS_PER_EPSILON = (1.5, 2, 3, 4, 6, 8, 12, 16, 24)
 def pointwise_chebyshev(
     workload: Workload, capacity: float, epsilon: ArrayLike, time: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """Var D_N(time) / (N epsilon)^2, a bound of P(|D_N(time)/N - d(time)| > epsilon) at most 1; `epsilon`'s shape."""
+    """Var D_N(time) / (N epsilon)^2, a bound of P(|D_N(time)/N - d(time)| > epsilon) at most 1; `epsilon`'s
+    shape.
+    """
     epsilon = _checked(capacity, epsilon, "epsilon")
     variance = DisplacementLaw(workload, accounting).cumulant(2, time)
     return np.minimum(variance / (capacity * epsilon) ** 2, 1.0)
@@ -32,7 +35,9 @@ def pointwise_chebyshev(
 def pointwise_chernoff(
     workload: Workload, capacity: float, epsilon: ArrayLike, time: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """Chernoff's bound of P(|D_N(time)/N - d(time)| > epsilon): both sides added, at most 1; `epsilon`'s shape."""
+    """Chernoff's bound of P(|D_N(time)/N - d(time)| > epsilon): both sides added, at most 1; `epsilon`'s
+    shape.
+    """
     epsilon = _checked(capacity, epsilon, "epsilon")
     law = DisplacementLaw(workload, accounting)
     low, high = deviation_levels(law.mean(time), capacity * epsilon.ravel())
@@ -46,7 +51,8 @@ def pointwise_chernoff(
 def uniform_chebyshev(
     workload: Workload, capacity: float, epsilon: ArrayLike, horizon: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """Bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon) by one-sided Chebyshev on the best of several grids.
+    """Bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon) by one-sided Chebyshev on the best of
+    several grids.
 
     At most 1; the shape of `epsilon`.
     """
@@ -98,7 +104,9 @@ def _union(workload, capacity, epsilon, horizon, accounting, sides) -> np.ndarra
             mean = law.mean(times)
             integrals = law.integrals(times)
             above, _ = sides(law, integrals[:, 1:], np.zeros(cells), mean[:-1] + capacity * eps, mean[1:])
-            _, below = sides(law, integrals[:, :-1], mean[1:] - capacity * eps, np.full(cells, np.inf), mean[:-1])
+            _, below = sides(
+                law, integrals[:, :-1], mean[1:] - capacity * eps, np.full(cells, np.inf), mean[:-1]
+            )
             best = min(best, float(above.sum() + below.sum()))
         return best
 
@@ -114,7 +122,8 @@ def _mean_curve(law: DisplacementLaw, horizon: float) -> tuple[np.ndarray, np.nd
 def characteristic_time_chebyshev(
     workload: Workload, capacity: float, epsilon: ArrayLike, turn: int, accounting: str = "whole"
 ) -> np.ndarray:
-    """Bound of P(|tau_C(turn) - T_C| > epsilon) by one-sided Chebyshev on D_N(T_C -+ epsilon) + reuse_turn, at most 1.
+    """Bound of P(|tau_C(turn) - T_C| > epsilon) by one-sided Chebyshev on D_N(T_C -+ epsilon) + reuse_turn,
+    at most 1.
 
     `epsilon` > 0 in units of time; its shape.
     """
@@ -131,7 +140,8 @@ def characteristic_time_chebyshev(
 def characteristic_time_chernoff(
     workload: Workload, capacity: float, epsilon: ArrayLike, turn: int, accounting: str = "whole"
 ) -> np.ndarray:
-    """Chernoff's bound of P(|tau_C(turn) - T_C| > epsilon), from the joint law of D_N(T_C -+ epsilon) + reuse_turn.
+    """Chernoff's bound of P(|tau_C(turn) - T_C| > epsilon), from the joint law of D_N(T_C -+ epsilon) +
+    reuse_turn.
 
     At most 1; `epsilon` > 0 in units of time; its shape.
     """
@@ -147,7 +157,9 @@ def characteristic_time_chernoff(
 
 
 def _both_ends(workload, capacity, epsilon, turn, accounting):
-    """The law, that of reuse_turn, and the times T_C - epsilon (at least 0, where tau_C < 0 is impossible) and T_C + epsilon."""
+    """The law, that of reuse_turn, and the times T_C - epsilon (at least 0, where tau_C < 0 is impossible)
+    and T_C + epsilon.
+    """
     epsilon = _checked(capacity, epsilon, "epsilon")
     centre = float(characteristic_time(workload, capacity, accounting))
     times = np.maximum(centre - epsilon.ravel(), 0.0), centre + epsilon.ravel()
