@@ -124,6 +124,14 @@ def convolve(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return out / out.sum()
 
 
+@lru_cache(maxsize=64)
+def turn_pmf(law: TurnLaw) -> np.ndarray:
+    """`law.pmf()`, computed once."""
+    pmf = law.pmf()
+    pmf.flags.writeable = False
+    return pmf
+
+
 @dataclass(frozen=True)
 class BlockConversations(ConversationLaw):
     """M from a turn law, increments from a block law, independent given M."""
@@ -137,7 +145,7 @@ class BlockConversations(ConversationLaw):
         return not self.blocks.depends_on_length
 
     def turn_pmf(self) -> np.ndarray:
-        return self.turns.pmf()
+        return turn_pmf(self.turns)
 
     def histories(self, accounting: str) -> HistoryTable:
         if accounting == "whole":
@@ -214,6 +222,7 @@ def _block_nodes(law: BlockConversations) -> NodeTable:
     )
 
 
+@lru_cache(maxsize=64)
 def _block_abscissa(law: BlockConversations) -> tuple[float, str]:
     """E[e^{theta B}] = sum_m P(M=m) prod_j E[e^{theta Z_j}]: finite while each factor is and the series converges."""
     radius = law.turns.generating_radius()

@@ -15,7 +15,7 @@ import numpy as np
 from scipy import stats
 
 from mfmc.errors import InputError
-from mfmc.laws.conversations import ConversationLaw, _practical_jumps, _whole_jumps, convolve
+from mfmc.laws.conversations import ConversationLaw, _practical_jumps, _whole_jumps, convolve, turn_pmf
 from mfmc.laws.spectrum import HistoryTable, JumpMeasure
 from mfmc.laws.turns import TurnLaw
 
@@ -128,7 +128,7 @@ class TokenConversations(ConversationLaw):
     independent = True
 
     def turn_pmf(self) -> np.ndarray:
-        return self.turns.pmf()
+        return turn_pmf(self.turns)
 
     def histories(self, accounting: str) -> HistoryTable:
         if accounting == "practical":

@@ -62,11 +62,10 @@ def pointwise_rows(config: Settings, context: Context, paths: Paths, accounting:
 
 def sup_rows(config: Settings, context: Context, paths: Paths, accounting: str) -> list[Row]:
     """P(sup over [0, horizon] of |D_N/N - d| > epsilon): estimate, Chernoff, Gaussian limit, bound (17); the mean sup."""
-    rows = []
+    rows, limit = [], sup_limit(config, context) if accounting == "whole" else None
     for capacity, by_accounting in paths.items():
         sample, workload = by_accounting[accounting], context.workload_at(capacity)
         average = mean(sample.sup)
-        limit = sup_limit(context, workload, capacity, sample.horizon) if accounting == "whole" else None
         for epsilon in config.epsilons:
             interval = clopper_pearson(np.sum(sample.sup > epsilon), len(sample.sup))
             rows.append(

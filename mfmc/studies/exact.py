@@ -43,8 +43,8 @@ def run(config: Settings, context: Context) -> Result:
     sections: dict[str, list[Row]] = {
         "hit_ratio": [], "displacement": [], "displacement_sup": [], "characteristic_time": [],
     }
-    total = len(config.capacities)
-    with context.progress("capacities", total) as advance:
+    limit = sup_limit(config, context)
+    with context.progress("capacities", len(config.capacities)) as advance:
         for capacity in config.capacities:
             workload = context.workload_at(capacity)
             horizon = horizon_of(config, context, capacity)
@@ -58,7 +58,6 @@ def run(config: Settings, context: Context) -> Result:
                 for t in times_of(config, context, capacity)
                 for e in config.epsilons
             ]
-            limit = sup_limit(context, workload, capacity, horizon)
             sections["displacement_sup"] += [
                 {**ids, "horizon": horizon, "epsilon": e, **sup_theory(workload, capacity, e, horizon, limit)}
                 for e in config.epsilons
@@ -107,10 +106,17 @@ def pointwise_theory(
     }
 
 
-def sup_limit(context: Context, workload: Workload, capacity: int, horizon: float) -> np.ndarray | None:
-    """Sorted samples of the sup of the limiting Gaussian process (THEORY B10), or None where it is not known."""
+def sup_limit(config: Settings, context: Context) -> np.ndarray | None:
+    """Sorted samples of the sup over the horizon of the limiting Gaussian process (THEORY B10).
+
+    One for all capacities, since the arrival rate is scaled along; None where the limit is not known.
+    """
+    capacity = config.workload.capacity
+    horizon = horizon_of(config, context, capacity)
+
     def draw() -> np.ndarray:
-        return np.sort(gaussian_limit(workload, capacity, horizon).sup_samples(context.key("limit"), _LIMIT_PATHS))
+        limit = gaussian_limit(context.workload, capacity, horizon)
+        return np.sort(limit.sup_samples(context.key("limit"), _LIMIT_PATHS))
 
     return _if_it_applies(draw)
 
