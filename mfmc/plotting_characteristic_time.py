@@ -22,9 +22,9 @@ def draw_law(figure: Any, result: Any) -> None:
     axes.axvline(1, color="0.35", linestyle=":", linewidth=1.1)
     axes.set_xlim(0, 2.5)
     (small, wide), (large, narrow) = spreads[0], spreads[-1]
-    finding = f"Eviction times narrow on $T_C$: standard deviation {wide:.2f} $T_C$ at N = {small:,}"
+    finding = f"Standard deviation of $\\tau_C$: {wide:.2f} $T_C$ at N = {small:,}"
     if large != small:
-        finding += f", {narrow:.3f} $T_C$ at N = {large:,}"
+        finding += f", {narrow:.3f} $T_C$ at {large:,}"
     label(axes, finding, "characteristic time $\\tau_C / T_C$", "cumulative probability")
     axes.legend()
 

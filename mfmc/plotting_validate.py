@@ -6,37 +6,57 @@ from typing import Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, label, level, look
+from mfmc.plotting import COLORS, DASHES, MARKERS, fitted_slope, label, look, series
 from mfmc.plotting_characteristic_time import FIGURES as PASSAGES
 from mfmc.plotting_displacement import FIGURES as DISPLACEMENT
 
 
 def draw_hit_ratio(figure: Any, result: Any) -> None:
-    """h(N) exactly, by Monte Carlo and in the limit, for every accounting."""
-    axes = figure.subplots()
+    """Left: h(N) exactly, by simulation and in the limit, per accounting. Right: errors of the limit and of the
+    refined formula against the exact value, and the error bars of the simulation.
+    """
     rows = result.summary["hit_ratio"]
     accountings = list(dict.fromkeys(row["accounting"] for row in rows))
+    figure.set_size_inches(9.4, 4.0)
+    left, right = figure.subplots(1, 2)
     for i, accounting in enumerate(accountings):
         chosen = sorted((r for r in rows if r["accounting"] == accounting), key=lambda r: r["capacity"])
-        capacity = [r["capacity"] for r in chosen]
-        axes.plot(capacity, [r["exact"] for r in chosen], label=f"{accounting}: exact", **look(i, marker=False))
-        axes.errorbar(
-            capacity, [r["conditional"]["estimate"] for r in chosen],
-            yerr=1.96 * np.array([r["conditional"]["standard_error"] for r in chosen]),
-            fmt=look(i)["marker"], color=COLORS[i], capsize=3, label=f"{accounting}: Monte Carlo, 95%",
-        )
-        axes.axhline(chosen[-1]["mean_field"], color=COLORS[i], linestyle=":", linewidth=1)
-        if i == 0:
-            level(axes, chosen[-1]["mean_field"], "limits: dotted")
-    axes.set(xscale="log")
-    axes.set_ylim(bottom=0)
+        capacity = np.array([r["capacity"] for r in chosen], dtype=float)
+        left.plot(capacity, [r["exact"] for r in chosen], label=f"{accounting}: exact", **look(i, marker=False))
+        left.axhline(chosen[-1]["mean_field"], color=COLORS[i], linestyle=":", linewidth=1)
+        for j, (name, words) in enumerate((("conditional", "Monte Carlo"), ("replay", "LRU replay"))):
+            found = [(r["capacity"], r[name]) for r in chosen if r.get(name)]
+            if found:
+                left.errorbar(
+                    [c * (0.95 + 0.1 * j) for c, _ in found], [e["estimate"] for _, e in found],
+                    yerr=1.96 * np.array([e["standard_error"] for _, e in found]),
+                    fmt=MARKERS[i + 3 * j], color=COLORS[i], mfc="white" if j else None, capsize=3, linestyle="none",
+                    label=f"{accounting}: {words}, 95%",
+                )
     first = sorted((r for r in rows if r["accounting"] == accountings[0]), key=lambda r: r["capacity"])
-    finding = (
-        f"The hit ratio tends to its limit: {first[0]['exact']:.3f} at N = {first[0]['capacity']:,}, "
-        f"{first[-1]['exact']:.4f} at {first[-1]['capacity']:,}, limit {first[-1]['mean_field']:.4f}"
+    left.set(xscale="log")
+    label(left, "h(N) tends to its limit (dotted)", "memory N (blocks), arrival rate in proportion", "hit ratio h(N)")
+    left.legend(loc="lower right")
+
+    capacity = np.array([r["capacity"] for r in first], dtype=float)
+    off = {name: np.array([abs(r[name] - r["exact"]) for r in first]) for name in ("mean_field", "refined")}
+    series(right, capacity, off["mean_field"], "mean field (25)", 0)
+    series(right, capacity, off["refined"], "refined, + c/N", 1)
+    right.plot(
+        capacity, [r["conditional"]["standard_error"] for r in first], color=COLORS[2], linestyle=DASHES[3],
+        marker=MARKERS[2], label="standard error of the simulation",
     )
-    label(axes, finding, "memory N (blocks), arrival rate in proportion", "hit ratio h(N)")
-    axes.legend(loc="lower right")
+    if capacity.size > 1:
+        fitted_slope(right, capacity, -1, (capacity[0], 1.8 * off["mean_field"][0]), "$N^{-1}$")
+        if off["refined"][0] > 0:
+            fitted_slope(right, capacity, -2, (capacity[0], 2.5 * off["refined"][0]), "$N^{-2}$")
+    right.set(xscale="log", yscale="log")
+    gain = off["mean_field"][0] / max(off["refined"][0], 1e-16)
+    label(
+        right, f"At N = {int(capacity[0]):,} the refined value is {gain:,.0f} times closer",
+        "memory N (blocks), arrival rate in proportion", f"distance from the exact h(N), {accountings[0]}",
+    )
+    right.legend(loc="lower left")
 
 
 FIGURES = {**DISPLACEMENT, **PASSAGES, "hit_ratio": draw_hit_ratio}
