@@ -51,6 +51,7 @@ from mfmc.theory.mean_field import (
     hit_ratio_slope,
     mean_displacement,
 )
+from mfmc.theory.refined import hit_ratio_refined
 from mfmc.workload import Profile, Workload
 
 __version__ = "0.1.0"
@@ -107,6 +108,7 @@ __all__ = [
     "hit_ratio",
     "hit_ratio_curve",
     "hit_ratio_exact",
+    "hit_ratio_refined",
     "hit_ratio_slope",
     "mean_displacement",
     "read_trace",
