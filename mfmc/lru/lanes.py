@@ -25,14 +25,17 @@ def replay_lanes(moves: Moves, capacity: int, by_block: bool) -> NDArray:
     """What every access finds: blocks (``by_block``) or hit flags, as in `two_pointer.replay_range`."""
     held, moved = moves.held, moves.moved
     n = len(held)
-    fits = min(capacity, int(np.maximum(held - moved, 0).sum()) + int(held.max()))
+    allocated = int(np.maximum(held - moved, 0).sum())
+    fits = min(capacity, allocated + int(held.max()))
     kind = np.int64 if jax.config.jax_enable_x64 else np.int32
     if fits + 2 * int(held.max()) > np.iinfo(kind).max or n >= 2**31:
         raise InputError(
             f"capacity {capacity} with contents of up to {held.max()} blocks does not fit "
             f"{np.dtype(kind).name}: enable jax_enable_x64, or backend='numba'"
         )
-    lanes = int(np.clip(n // MIN_CHUNK, 1, MAX_LANES))
+    # A lane first serves as many accesses as fill the cache: chunks are twice as long.
+    chunk = max(MIN_CHUNK, 2 * n * fits // max(allocated, 1))
+    lanes = int(np.clip(n // chunk, 1, MAX_LANES))
     edges = np.linspace(0, n, lanes + 1).astype(np.int32)
     links = [array.astype(np.int32) for array in moves[:2]]
     sizes = [array.astype(kind) for array in moves[2:]]
