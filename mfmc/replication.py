@@ -24,7 +24,9 @@ from mfmc.errors import BufferOverflow
 #: f(arguments, replication indices, sizes) -> (pytree of arrays [indices, ..], overflow flags [indices])
 Simulation = Callable[..., tuple[Any, jax.Array]]
 
-_LARGEST_CHUNK = 2048
+#: Replications of a chunk at most, on a CPU (so that buffers stay near its caches) and elsewhere.
+_LARGEST_CHUNK = {"cpu": 2048}
+_LARGEST_ELSEWHERE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Replicator:
     memory_gib: float = 1.0  # bounds the buffers of all chunks in flight
     threads: int | None = None  # chunks in flight; None: a core each on a CPU, 2 on other devices
     chunk: int | None = None  # replications at a time; None: as many as the memory allows
-    devices: tuple[jax.Device, ...] = ()  # shared among these by shard_map; empty: JAX's default device
+    devices: tuple[jax.Device, ...] = ()  # shared among these by shard_map; empty: JAX's first device
     progress: Callable[[int], Any] | None = None  # told of every chunk's size when it is done
     chunks: Chunks | None = None  # finished chunks are kept here, and taken from here
     notice: Callable[[str], Any] = warnings.warn  # told, in a line, when memory did not suffice
@@ -48,14 +50,15 @@ class Replicator:
         `sizes` is static and hashable. Buffers have fixed sizes; a chunk that overflows them is drawn again, bit for
         bit, with `grow(sizes)`, and so are the chunks after it.
         """
-        devices = max(1, len(self.devices))
+        used = self.devices or (jax.local_devices()[0],)
+        devices = len(used)
         in_flight = self._in_flight()
         affordable = int(self.memory_gib * 2**30 / in_flight / max(bytes_each, 1))
         share = -(-replications // (in_flight * devices)) * devices
-        chunk = self.chunk or min(affordable, share, _LARGEST_CHUNK * devices)
+        chunk = self.chunk or min(affordable, share, _LARGEST_CHUNK.get(used[0].platform, _LARGEST_ELSEWHERE) * devices)
         chunk = devices * max(1, chunk // devices)
         kept = self.chunks.of(simulate, arguments) if self.chunks else None
-        arguments = jax.device_put(arguments, None if self.devices else jax.local_devices()[0])
+        arguments = jax.device_put(arguments, used[0] if devices == 1 else None)
         serving = _Serving(simulate, arguments, self.devices, kept, grow, sizes)
         results: list[Any] = []
         done = 0
@@ -83,7 +86,8 @@ class Replicator:
             return 1
         if self.threads:
             return self.threads
-        return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 2
+        platform = (self.devices or jax.local_devices())[0].platform
+        return len(os.sched_getaffinity(0)) if platform == "cpu" else 2
 
 
 @dataclass
