@@ -113,7 +113,7 @@ class Folder:
                 write(temporary / name)
             figures = plotting.draw_all(study, result, temporary / "figures") if with_figures else []
             _write_text(temporary / "report.md", report.render(study, result, plain(provenance), figures))
-            for name, text in extra.items():
+            for name, text in {**extra, **result.files}.items():
                 _write_text(temporary / name, text)
             self._publish(temporary, provenance.get("fingerprint"))
         finally:

@@ -154,6 +154,7 @@ def test_what_is_missing_is_said():
     trace = synthetic_trace(ExponentialGaps(60.0), 2.0, 50)
     with pytest.raises(InputError, match="law 'prior'"):
         estimate_hit_ratio(trace, 100, law="prior")
+    trace = synthetic_trace(ExponentialGaps(60.0), 2.0, 50)
     trace.clock = "none"
     with pytest.raises(InputError, match="give the arrival rate"):
         estimate_hit_ratio(trace, 100)

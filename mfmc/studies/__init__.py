@@ -57,6 +57,7 @@ STUDIES: dict[str, Study] = {
     "eviction_tradeoff": Study("mfmc.studies.eviction_tradeoff", "idle time-outs on real steps: recomputation against memory"),
     "cache_budget": Study("mfmc.studies.cache_budget", "prefix checkpoints under byte budgets, designs compared"),
     "plan": Study("mfmc.studies.plan", "capacity, GiB and cost for a target hit ratio, for a named model"),
+    "fit": Study("mfmc.studies.fit", "gap and turn laws fitted to a trace; writes a workload that runs"),
     "mean_field": Study("mfmc.studies.mean_field", "characteristic time and limit hit ratio, per accounting"),
     "collect": Study("mfmc.studies.collect", "one table and one report of a sweep, finished or not"),
 }

@@ -33,6 +33,7 @@ class Result:
     tables    name -> rows, each a dict of scalars; the one called "table" is the main one
     arrays    name -> array
     sections  title -> markdown text of the report
+    files     name -> text of a further file for the folder, such as a workload that runs
     folders   name -> what writes a folder of further files, given its path
     """
 
@@ -42,6 +43,7 @@ class Result:
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     sections: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
     folders: dict[str, Callable[[Path], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
