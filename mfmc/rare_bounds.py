@@ -57,8 +57,8 @@ def deviation_probabilities(
 ) -> tuple[float, float]:
     """Exact bounds of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon), from below and from above.
 
-    Below: the largest P(|D_N(t)/N - d(t)| > epsilon) at one time. Above: the union bound over the best of three
-    grids, with exact probabilities: D_N and its mean are squeezed by their values at both ends of a cell.
+    Below: the largest P(|D_N(t)/N - d(t)| > epsilon) at one time. Above: the union bound over the best of
+    three grids, with exact probabilities: in a cell, D_N and its mean lie between their values at its ends.
     """
     per_block = theta_at(law, capacity, epsilon, horizon)
     times = even_times(law, horizon, per_block)

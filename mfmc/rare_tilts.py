@@ -61,7 +61,7 @@ def saddlepoints(
 ) -> Saddlepoints:
     """Newton's method for log K'(theta) = log level; convex and nearly linear, as a log of sums of powers.
 
-    After its first step it comes down on the root. Any tilt gives an unbiased estimator: none must be precise.
+    After its first step it comes down on the root. Any tilt gives an unbiased estimator: none need be exact.
     """
     sizes = law.support.astype(float)
     intensity = law.intensity(law.integrals(times))
