@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from mfmc.errors import InputError
 from mfmc.laws.blocks import ConstantBlocks, LognormalBlocks
-from mfmc.laws.gaps import ExponentialGaps, GammaGaps
+from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps, GammaGaps
 from mfmc.laws.turns import FixedTurns, GeometricTurns
 from mfmc.theory.compound_poisson import (
     characteristic_time_cdf,
     characteristic_time_quantile,
     displacement_cdf,
+    displacement_cumulant,
+    displacement_log_mgf,
     displacement_quantile,
     hit_ratio_exact,
 )
@@ -224,3 +226,27 @@ def test_messages():
     ):
         with pytest.raises(InputError):
             call()
+
+
+@pytest.mark.parametrize("accounting", ["whole", "practical", "token"])
+def test_cumulants_are_derivatives_of_the_log_mgf(accounting):
+    workload, step = small_workloads(3.0)["tokens"], 1e-3
+    assert displacement_log_mgf(workload, 0.0, 1.2, accounting) == 0
+    values = displacement_log_mgf(workload, step * np.array([-2, -1, 0, 1, 2]), 1.2, accounting)
+    first = values @ np.array([1, -8, 0, 8, -1]) / (12 * step)
+    second = values @ np.array([-1, 16, -30, 16, -1]) / (12 * step**2)
+    assert first == pytest.approx(displacement_cumulant(workload, 1, 1.2, accounting), rel=1e-5)
+    assert second == pytest.approx(displacement_cumulant(workload, 2, 1.2, accounting), rel=1e-4)
+    # The mean has a closed form (15); the masses of THEORY B3 must reproduce it.
+    means = displacement_cumulant(workload, 1, np.array([0.1, 1.0, 5.0]), accounting)
+    assert means == pytest.approx(
+        mean_displacement(workload, np.array([0.1, 1.0, 5.0]), accounting), rel=1e-9
+    )
+
+
+def test_recorded_gaps_with_thousands_of_knots():
+    """A piecewise constant density: every knot is a breakpoint, and the integral is exact between them."""
+    gaps = EmpiricalGaps(np.random.default_rng(1).lognormal(size=3000))
+    workload = Workload(6.0, gaps, GeometricTurns(0.6, 8), ConstantBlocks(3, 4))
+    exact = hit_ratio_exact(workload, 90)
+    assert exact == pytest.approx(brute_hit_ratio(workload, 90, "whole", 10.0), abs=1e-10)

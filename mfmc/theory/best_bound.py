@@ -1,6 +1,4 @@
-"""The hit-ratio bounds (26) and (33) at their best: minimised over every admissible (epsilon, J, theta,
-T).
-"""
+"""The hit-ratio bounds (26) and (33), minimised over every admissible (epsilon, J, theta, T)."""
 
 from __future__ import annotations
 
@@ -34,8 +32,7 @@ class BestHitRatioBound:
 
 
 def best_hit_ratio_bound(workload: Workload, capacity: float, accounting: str = "whole") -> BestHitRatioBound:
-    """The minimum of `hit_ratio_bound`: a grid over all J, epsilon and theta, then a local search from its
-    best points.
+    """The minimum of `hit_ratio_bound`: a grid over J, epsilon and theta, then a search from its best points.
 
     T enters through V_T alone, so the best T is the least, T_C + epsilon.
     """

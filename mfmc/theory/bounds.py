@@ -1,5 +1,4 @@
-"""The paper's finite-N bounds (16), (17), (22), (26) and (33), for every accounting, with their domains
-enforced.
+"""The paper's finite-N bounds (16), (17), (22), (26) and (33), for every accounting, on their domains.
 
 The paper scales the arrival rate with the capacity; here both are physical, so its lambda0 is
 `arrival_rate / capacity`. A bound is returned as the formula gives it and may exceed 1, where it says
@@ -28,9 +27,7 @@ _LARGEST_THETA = 50.0
 
 @dataclass(frozen=True)
 class BoundConstants:
-    """The constants of Theorem C.2 and C.4 at one capacity and horizon, in the paper's normalisation (per
-    block of N).
-    """
+    """The constants of Theorems C.2 and C.4 at one capacity and horizon, normalised as in the paper."""
 
     second_moment_envelope: float  # V_T (42)
     uniform_constant: float  # C_T of (17)
@@ -39,8 +36,7 @@ class BoundConstants:
 
 
 def second_moment_envelope(workload: Workload, horizon: ArrayLike, accounting: str = "whole") -> np.ndarray:
-    """N V_T (42) in blocks^2: arrival_rate (T E[B^2] + mu_W E[(M-1) B^2]), at least Var D_N(t) for every t <=
-    T.
+    """N V_T (42) in blocks^2: arrival_rate (T E[B^2] + mu_W E[(M-1) B^2]) >= Var D_N(t) for every t <= T.
 
     The paper's V_T is this divided by the capacity. Raises InputError where histories shrink, since B is then
     no bound of what a conversation displaces.
@@ -74,9 +70,7 @@ def bound_constants(
 def pointwise_bound(
     workload: Workload, capacity: float, epsilon: ArrayLike, horizon: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """(16), (67): bound of P(|D_N(t)/N - d(t)| > epsilon) for every t <= horizon; shape of `epsilon` (>
-    0).
-    """
+    """(16), (67): bound of P(|D_N(t)/N - d(t)| > epsilon) for every t <= horizon; shape of `epsilon`."""
     epsilon = _positive("epsilon", epsilon)
     return bound_constants(workload, capacity, horizon, accounting).second_moment_envelope / (
         capacity * epsilon**2
@@ -86,9 +80,7 @@ def pointwise_bound(
 def uniform_bound(
     workload: Workload, capacity: float, epsilon: ArrayLike, horizon: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """(17): bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon); shape of `epsilon`, 0 < epsilon <=
-    1.
-    """
+    """(17): bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon), 0 < epsilon <= 1; its shape."""
     epsilon = _positive("epsilon", epsilon)
     if np.any(epsilon > 1):
         raise InputError(f"epsilon={np.max(epsilon):g}: the uniform bound (17) needs 0 < epsilon <= 1")
@@ -129,11 +121,10 @@ def hit_ratio_bound(
     horizon: float | None = None,
     accounting: str = "whole",
 ) -> float:
-    """(26) for whole content, (33) for practical: bound of |h(N) - h_inf| at one admissible (epsilon, J,
-    theta, T).
+    """(26), (33): bound of |h(N) - h_inf| at one admissible (epsilon, J, theta, T).
 
     `truncation` is J >= 1 with S_{J+1} > 0; epsilon and horizon as in `characteristic_time_bound`. The least
-    over all of them is `mfmc.theory.sharp_bounds.best_hit_ratio_bound`. Needs a Lipschitz F (Assumption B.4),
+    over all of them is `mfmc.theory.best_bound.best_hit_ratio_bound`. Needs a Lipschitz F (Assumption B.4),
     and R_j >= j (every turn adds a block: Lemma D.8).
     """
     epsilon, horizon = _window(workload, capacity, epsilon, horizon, accounting)
@@ -197,9 +188,7 @@ def hit_ratio_parts(workload: Workload, accounting: str = "whole") -> HitRatioPa
 
 
 def log_mgf(workload: Workload, theta: ArrayLike, power: int = 0) -> np.ndarray:
-    """log E[B^power e^{theta B}] of the whole-content lifetime size B, for 0 < theta < its abscissa; theta's
-    shape.
-    """
+    """log E[B^power e^{theta B}] of the lifetime size B, 0 < theta < its abscissa; theta's shape."""
     theta = _positive("theta", theta)
     limit, reason = workload.law.mgf_abscissa()
     if np.any(theta >= limit):
@@ -259,9 +248,7 @@ def _window(
 
 
 def _growing(workload: Workload) -> Profile:
-    """The whole-content profile; raises where histories shrink, so that R_M is not all that a conversation
-    allocates.
-    """
+    """The whole-content profile; raises where histories shrink, so that B = R_M is not all it allocates."""
     whole = workload.profile("whole")
     if whole.allocated > whole.histories.terminal.moment(1) * (1 + 1e-9):
         raise InputError(

@@ -1,8 +1,7 @@
-"""Exponential tail bounds of X = D_N(t) / span + Q from its log moment generating function, on a grid of
-tilts.
+"""Exponential tail bounds of X = D_N(t) / span + Q from its log moment generating function.
 
-Any tilt s gives a valid bound, P(X > y) <= exp(log E[e^{s X}] - s (y + 1)), so that a grid which comes near
-the best exponent loses little and never errs. The grid serves every time and level at once.
+Any tilt s gives a valid bound, P(X > y) <= exp(log E[e^{s X}] - s (y + 1)), so that a grid of tilts which comes
+near the best exponent loses little and never errs. The grid serves every time and level at once.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ COARSE, FINE = 1.5, 1.02
 
 
 class TailTable:
-    """Bounds for X = D_N(t) / span + Q, Q on `offsets` with `probabilities` and independent of D; Q = 0 by
-    default.
+    """Bounds for X = D_N(t) / span + Q, Q on `offsets` with `probabilities`; Q = 0 by default.
 
     `scale`: the standard deviation of X, in lattice units, about whose inverse the tilts are laid. Every
     method takes `integrals(times)` of the law, float64 [K, times], and gives float64 [times].
@@ -51,9 +49,7 @@ class TailTable:
         return np.maximum((np.multiply.outer(next_level, self._up) - log_mgf).max(axis=1), 0.0)
 
     def below(self, integrals: np.ndarray, level: float | np.ndarray) -> np.ndarray:
-        """-log of a bound of P(X <= level), at least 0, infinite for negative levels; `level` as in
-        `above`.
-        """
+        """-log of a bound of P(X <= level), at least 0 and infinite for negative levels; see `above`."""
         log_mgf = integrals.T @ self._down_exponents + self._down_tag
         level = np.floor(np.broadcast_to(level, log_mgf.shape[:1]))
         exponent = np.maximum((np.multiply.outer(-level, self._down) - log_mgf).max(axis=1), 0.0)

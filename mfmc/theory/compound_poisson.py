@@ -20,9 +20,11 @@ from mfmc.workload import Workload
 
 
 def hit_ratio_exact(workload: Workload, capacity: float, accounting: str = "whole") -> float:
-    """h(N) = sum_r r a(r) int f(t) P(D_N(t) <= N - r) dt / A_R (THEORY B4); absolute error below 1e-11.
+    """h(N) = sum_r r a(r) int f(t) P(D_N(t) <= N - r) dt / A_R (THEORY B4); `capacity` N in blocks.
 
-    a(r) = E[#{j < M : reuse_j = r}], A_R the expected blocks looked up; `capacity` N in blocks.
+    a(r) = E[#{j < M : reuse_j = r}], and A_R are the expected blocks looked up. Absolute error below 1e-11;
+    for practical and token accounting under gap laws without closed F^{*k}, plus about f(T_C) T_C times
+    `mfmc.laws.renewal.iterated_error` (1e-12 for smooth laws).
     """
     if not capacity > 0:
         raise InputError(f"capacity={capacity!r}: expected a positive number of blocks")
@@ -33,9 +35,7 @@ def hit_ratio_exact(workload: Workload, capacity: float, accounting: str = "whol
 
 
 def resident_at_gap(workload: Workload, curve: ResidenceCurve) -> float:
-    """int f(t) curve(t) dt, f the density of the gap: the weight still in memory when the next turn asks for
-    it.
-    """
+    """int f(t) curve(t) dt, f the density of the gap: the weight in memory when the next turn comes."""
     gaps = workload.gaps
     total = curve.mass * float(gaps.cdf(curve.window[0]))
     if curve.mass == 0:
@@ -61,11 +61,11 @@ def resident_at_gap(workload: Workload, curve: ResidenceCurve) -> float:
 
 def displacement_cdf(workload: Workload, x: ArrayLike, time: float, accounting: str = "whole") -> np.ndarray:
     """P(D_N(time) <= x), x in blocks; the shape of `x`. Absolute error about 1e-14."""
-    x = np.floor(np.asarray(x, dtype=float))
-    if np.any(np.isnan(x)) or not (time >= 0 and np.isfinite(time)):
+    level = np.asarray(x, dtype=float)
+    if np.any(np.isnan(level)) or not (time >= 0 and np.isfinite(time)):
         raise InputError(f"x={x!r}, time={time!r}: expected numbers, and a finite time of at least 0")
-    flat = np.minimum(x.ravel(), _unreachable(workload, time, accounting))
-    return _cdf_values(workload, flat, time, accounting).reshape(x.shape)
+    flat = np.minimum(np.floor(level.ravel()), _unreachable(workload, time, accounting))
+    return _cdf_values(workload, flat, time, accounting).reshape(level.shape)
 
 
 def _unreachable(workload: Workload, time: float, accounting: str) -> float:
@@ -111,8 +111,7 @@ def displacement_quantile(
 def characteristic_time_cdf(
     workload: Workload, t: ArrayLike, capacity: float, turn: int, accounting: str = "whole"
 ) -> np.ndarray:
-    """P(tau_C(turn) <= t) = 1 - sum_r P(reuse_turn = r) P(D_N(t) <= N - r) (B4); the shape of `t`, error
-    1e-14.
+    """P(tau_C(turn) <= t) = 1 - sum_r P(reuse_turn = r) P(D_N(t) <= N - r) (B4); the shape of `t`.
 
     tau_C is that of Definition B.8, of a conversation that reaches `turn`; contents above N have tau_C = 0.
     """
@@ -124,9 +123,7 @@ def characteristic_time_cdf(
 def characteristic_time_quantile(
     workload: Workload, probability: ArrayLike, capacity: float, turn: int, accounting: str = "whole"
 ) -> np.ndarray:
-    """The time t with P(tau_C(turn) <= t) = probability, in units of time; the shape of `probability`, in (0,
-    1).
-    """
+    """The time t with P(tau_C(turn) <= t) = probability, in (0, 1); its shape, in units of time."""
     probability = np.asarray(probability, dtype=float)
     _check_probability(probability)
     curve = _turn_curve(workload, capacity, turn, accounting)
@@ -151,3 +148,22 @@ def _turn_curve(workload: Workload, capacity: float, turn: int, accounting: str)
 def _check_probability(probability: ArrayLike) -> None:
     if not np.all((np.asarray(probability) > 0) & (np.asarray(probability) < 1)):
         raise InputError(f"probability={probability!r}: expected numbers strictly between 0 and 1")
+
+
+def displacement_cumulant(
+    workload: Workload, order: int, time: ArrayLike, accounting: str = "whole"
+) -> np.ndarray:
+    """kappa_order of D_N(time) in blocks^order: mean (1), variance (2), .. (B2); the shape of `time`."""
+    if not (isinstance(order, int) and order >= 1):
+        raise InputError(f"order={order!r}: expected a whole number of at least 1")
+    return DisplacementLaw(workload, accounting).cumulant(order, time)
+
+
+def displacement_log_mgf(
+    workload: Workload, tilt: ArrayLike, time: float, accounting: str = "whole"
+) -> np.ndarray:
+    """log E[exp(tilt D_N(time))], `tilt` per block; its shape. Infinite where e^(tilt r) overflows."""
+    law, tilt = DisplacementLaw(workload, accounting), np.asarray(tilt, dtype=float)
+    intensity = law.intensity(law.integrals([time]))[0]
+    with np.errstate(over="ignore"):
+        return (np.expm1(np.multiply.outer(tilt, law.support.astype(float))) @ intensity)[()]

@@ -1,10 +1,8 @@
 """The law of D_N(t) at fixed times: compound Poisson, whatever the accounting (THEORY B2, B3).
 
-    D_N(t) ~ CompoundPoisson(m_t),   m_t(r) = arrival_rate sum_k G_k(t) coefficients[k, r],   G_k(t) = int_0^t
-    F^{*k}
+    D_N(t) ~ CompoundPoisson(m_t),  m_t(r) = arrival_rate sum_k G_k(t) coefficients[k, r],  G_k' = F^{*k}
 
-so that every cumulant, the log moment generating function and the characteristic function are linear in the
-G_k.
+so that every cumulant, the log moment generating function and the characteristic exponent are linear in G.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from mfmc.errors import InputError
 from mfmc.laws.renewal import iterated_integrals
+from mfmc.laws.spectrum import Spectrum
 from mfmc.workload import Workload
 
 
@@ -93,8 +92,15 @@ class DisplacementLaw:
 
 
 def deviation_levels(mean: ArrayLike, deviation: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Whole numbers (low, high): |D - mean| > deviation where D <= low or D > high, for a count D of
-    blocks.
-    """
+    """Whole numbers (low, high): a count D has |D - mean| > deviation iff D <= low or D > high."""
     mean, deviation = np.asarray(mean, dtype=float), np.asarray(deviation, dtype=float)
     return np.ceil(mean - deviation) - 1, np.floor(mean + deviation)
+
+
+def lattice_offsets(tagged: Spectrum, capacity: int, span: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sizes r as lattice offsets q, and their weights: D_N <= capacity - r iff D_N / span + q <= capacity //
+    span.
+    """
+    room = (capacity - tagged.support) // span
+    offsets, where = np.unique(capacity // span - room, return_inverse=True)
+    return offsets, np.bincount(where, weights=tagged.weight)

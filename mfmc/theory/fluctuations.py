@@ -1,5 +1,4 @@
-"""The limit of fluctuations: sqrt(N) (D_N/N - d) as a centred Gaussian process on [0, T] (THEORY B10, whole
-content).
+"""The limit of fluctuations: sqrt(N) (D_N/N - d) as a Gaussian process (THEORY B10, whole content).
 
 With J_k the lag-k moments of `cross_moments`, Gamma = sum_k (coefficients) G_k and Gamma_1 the same with
 G_{k+1}, the formula of B10, integrated by parts in A_k and summed over m and n, reads for s <= t
@@ -63,9 +62,7 @@ class GaussianLimit:
     def sup_quantiles(
         self, key: jax.Array, probabilities: ArrayLike, paths: int = 20_000
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Quantiles of sup |process| and their standard errors (from order statistics), the shape of
-        `probabilities`.
-        """
+        """Quantiles of sup |process| and their standard errors; the shape of `probabilities`."""
         probabilities = np.asarray(probabilities, dtype=float)
         if not np.all((probabilities > 0) & (probabilities < 1)):
             raise InputError(f"probabilities={probabilities!r}: expected numbers strictly between 0 and 1")
@@ -77,9 +74,7 @@ class GaussianLimit:
         ) / 2
 
     def sup_survival(self, key: jax.Array, levels: ArrayLike, paths: int = 20_000) -> np.ndarray:
-        """P(sup |process| > level), by simulation: the shape of `levels`. At capacity N the level is sqrt(N)
-        epsilon.
-        """
+        """P(sup |process| > level), simulated; its shape. At capacity N a level is sqrt(N) epsilon."""
         samples = np.sort(self.sup_samples(key, paths))
         return 1 - np.searchsorted(samples, np.asarray(levels, dtype=float), side="right") / paths
 

@@ -1,7 +1,6 @@
 """Probabilities of a compound Poisson law on a lattice, by Fourier inversion on the real axis.
 
-For X on the whole numbers, an even period L and theta_k = (2k + 1) pi / L, the odd multiples sum to a square
-wave:
+For X on the whole numbers, an even period L and theta_k = (2k + 1) pi / L, odd multiples make a square wave:
 
     P(X <= y) = 1/2 - (1/L) sum_{k < L/2} Im( E[e^{i theta_k X}] e^{-i theta_k (y + 1/2)} ) / sin(theta_k / 2)
 
@@ -41,8 +40,7 @@ _FEW_JUMPS = 1000.0
 
 
 class LatticeInversion:
-    """sum_i weights[i] P(D_N(t) / span + offsets[i] <= y), for times in [first, last] and levels in [low,
-    high].
+    """sum_i weights[i] P(D_N(t) / span + offsets[i] <= y), for t in [first, last] and y in [low, high].
 
     `tails` bounds the law of D_N(t) / span + Q, Q drawn from the weights. Jumps above the `largest` of the
     law are counted as never fitting in. Absolute error about 1e-14 times the total weight.
@@ -63,13 +61,13 @@ class LatticeInversion:
         period = next_fast_len(2 * (math.ceil(max(reach, 2.0) / 2) + 1))
         period += period % 2
         points = law.support // self._span
-        nodes = _candidates(points, law.intensity(narrow)[0], period)
+        nodes = candidate_nodes(points, law.intensity(narrow)[0], period)
         jumps = float(law.intensity(wide).sum())
-        centred = _centred_sums(points, law.coefficients, nodes, period, jumps)
+        centred = centred_sums(points, law.coefficients, nodes, period, jumps)
         alive = -(narrow[:, 0] @ centred.real) < _NEGLIGIBLE
         nodes, self._centred = nodes[alive], np.ascontiguousarray(centred[:, alive])
-        self._theta = _angles(nodes, period)
-        tag = _centred_sums(offsets, weights[None, :], nodes, period, 1.0)[0]
+        self._theta = angles(nodes, period)
+        tag = centred_sums(offsets, weights[None, :], nodes, period, 1.0)[0]
         tag = self._mass + tag + 1j * self._theta * float(weights @ offsets)
         self._amplitude = np.abs(tag) / (period * np.sin(self._theta / 2))
         self._phase = np.angle(tag) - self._theta / 2
@@ -90,11 +88,12 @@ class LatticeInversion:
         return inside * np.exp(-self._law.killing(integrals))
 
 
-def _angles(nodes: np.ndarray, period: int) -> np.ndarray:
+def angles(nodes: np.ndarray, period: int) -> np.ndarray:
+    """theta_k of the given nodes k."""
     return (2 * nodes + 1) * (math.pi / period)
 
 
-def _centred_sums(
+def centred_sums(
     points: np.ndarray, rows: np.ndarray, nodes: np.ndarray, period: int, jumps: float
 ) -> np.ndarray:
     """sum_r rows[k, r] (e^{i theta r} - 1 - i theta r) at the given nodes: complex [K, nodes].
@@ -102,7 +101,7 @@ def _centred_sums(
     By FFT where many nodes are asked for, as happens where few conversations make up D_N(t): it errs by 1e-16
     times the expected number of `jumps`.
     """
-    theta, work = _angles(nodes, period), nodes.size * points.size
+    theta, work = angles(nodes, period), nodes.size * points.size
     if work > rows.shape[0] * period and (jumps < _FEW_JUMPS or work > 20 * _CHUNK):
         whole = _half_shifted_fft(points, rows, period)[:, nodes]
         return whole - rows.sum(axis=1)[:, None] - 1j * np.multiply.outer(rows @ points.astype(float), theta)
@@ -114,8 +113,7 @@ def _centred_sums(
 
 
 def _local_sums(points: np.ndarray, rows: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """`_centred_sums` by Taylor series about centres 1 / max(theta) apart, so that the work is not nodes
-    times points.
+    """`centred_sums` by Taylor series about centres 1 / max(theta) apart: not nodes times points of work.
 
     About 0, where most jumps are and e^{iz} - 1 - iz cancels, the series starts at z^2. Further out
     cancellation costs 1e-16 times the expected number of jumps above 1 / max(theta); few, or the node would
@@ -133,13 +131,8 @@ def _local_sums(points: np.ndarray, rows: np.ndarray, theta: np.ndarray) -> np.n
     far, heavy = points[near:], rows[:, near:]
     panel, index = np.unique((far * top).astype(np.int64), return_inverse=True)
     if panel.size * _TERMS > far.size:
-        panel, index, centre, offset, terms = (
-            far,
-            np.arange(far.size),
-            far.astype(float),
-            np.zeros(far.size),
-            1,
-        )
+        panel, index, terms = far, np.arange(far.size), 1
+        centre, offset = far.astype(float), np.zeros(far.size)
     else:
         centre = (panel + 0.5) / top
         offset, terms = (far - centre[index]) * top, _TERMS
@@ -170,7 +163,7 @@ def _half_shifted_fft(points: np.ndarray, rows: np.ndarray, period: int) -> np.n
     return out
 
 
-def _candidates(points: np.ndarray, intensity: np.ndarray, period: int) -> np.ndarray:
+def candidate_nodes(points: np.ndarray, intensity: np.ndarray, period: int) -> np.ndarray:
     """Nodes k < period / 2 that can have S < _NEGLIGIBLE: int64, sorted.
 
     Where many frequencies are in question, S is bounded from below by its sum over the smallest jumps, as
@@ -182,9 +175,8 @@ def _candidates(points: np.ndarray, intensity: np.ndarray, period: int) -> np.nd
     decay = intensity[few].sum() - _half_shifted_fft(points[few], intensity[None, few], grid)[0].real
     if grid == period:
         return np.flatnonzero(decay < _NEGLIGIBLE + 1)
-    # Cells of [0, pi] around the nodes of the coarse grid, halved twice over until they hold a few nodes
-    # each.
-    half, centres, used = math.pi / grid, _angles(np.arange(grid // 2), grid), few
+    # Cells of [0, pi] around the nodes of the coarse grid, quartered until they hold a few nodes each.
+    half, centres, used = math.pi / grid, angles(np.arange(grid // 2), grid), few
     while True:
         within = 2 * np.sin(np.minimum(half * points[used] / 2, math.pi / 2)) ** 2 @ intensity[used]
         centres = centres[np.sqrt(np.maximum(decay, 0)) - np.sqrt(within) < math.sqrt(_NEGLIGIBLE)]

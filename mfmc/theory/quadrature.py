@@ -11,11 +11,9 @@ _ORDER, _NARROW_ORDER, _NARROW = 12, 4, 1 / 64
 
 
 def integrate(function: Callable[[np.ndarray], np.ndarray], edges: np.ndarray, tolerance: float) -> float:
-    """int of `function` from edges[0] to edges[-1], smooth between consecutive edges; error about
-    `tolerance`.
+    """int of `function` from edges[0] to edges[-1], smooth between edges; error about `tolerance`.
 
-    `function` maps float64 [n] to float64 [n]. Panels are halved until both halves together agree with the
-    whole.
+    `function` maps float64 [n] to float64 [n]. Panels are halved until both halves agree with the whole.
     """
     left, right = edges[:-1], edges[1:]
     narrow = right - left < _NARROW * (edges[-1] - edges[0])

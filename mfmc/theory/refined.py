@@ -5,8 +5,8 @@ lives on, and expand P(D_N(t) <= N - r) about the normal law, with the middle of
 falls in as the threshold. The skewness of D_N(t) drops out of int f(t) P(D_N(t) <= N - r) dt at order 1/N,
 and at t = T_C
 
-    c A_R = sum_j E[reuse_j] (1/(2 d')) d/dt[f v / d'] - (f/d') E[sum_j reuse_j (reuse_j + o(reuse_j) -
-    delta/2)]
+    c A_R = E[sum_j reuse_j] (1/(2 d')) d/dt[f v / d']
+            - (f/d') E[sum_j reuse_j (reuse_j + o(reuse_j) - delta/2)]
 
 with o(r) = (N - r) mod delta: nothing else depends on the accounting. For delta = 1 this is B5.
 """
@@ -33,9 +33,7 @@ class RefinedHitRatio:
 
     value: float  # h_inf + coefficient / N where it applies, else the exact h(N)
     mean_field: float  # h_inf
-    coefficient: (
-        float  # c in blocks where it applies, else N (h(N) - h_inf), the exact value's own slope in 1/N
-    )
+    coefficient: float  # c in blocks; else N (h(N) - h_inf), the exact value's own slope in 1/N
     applies: bool
     statement: str
 
@@ -63,9 +61,7 @@ def refined_hit_ratio(workload: Workload, capacity: float, accounting: str = "wh
 
 
 def refined_coefficient(workload: Workload, capacity: float, accounting: str = "whole") -> float:
-    """c of B5 in blocks, whether or not the density is smooth at T_C; it depends on N only through N mod
-    span.
-    """
+    """c of B5 in blocks, whether or not f is smooth at T_C; it varies with N only through N mod span."""
     profile, gaps, law = workload.profile(accounting), workload.gaps, DisplacementLaw(workload, accounting)
     time = float(characteristic_time(workload, capacity, accounting))
     density, bend = float(gaps.density(time)), float(gaps.density_derivative(time))
@@ -106,6 +102,6 @@ def _obstacle(workload: Workload, time: float, spread: float) -> str:
     nearest = points[np.argmin(np.abs(points - time))]
     away = abs(nearest - time) / spread
     return (
-        f"the density of the gap jumps or kinks at t={nearest:g}, {away:.2g} standard deviations of tau_C from "
+        f"the density of the gap jumps or kinks at t={nearest:g}, {away:.2g} sd of tau_C away from "
         f"T_C={time:g}: h(N) - h_inf has no expansion in 1/N at this capacity; the exact value is given"
     )

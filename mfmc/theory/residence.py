@@ -1,6 +1,4 @@
-"""How much tagged content is still in memory after a time t without access: sum_r weight(r) P(D_N(t) <= N -
-r).
-"""
+"""How much tagged content is still in memory after a time without access."""
 
 from __future__ import annotations
 
@@ -11,15 +9,14 @@ import numpy as np
 from mfmc.errors import InputError
 from mfmc.laws.spectrum import Spectrum
 from mfmc.theory.chernoff import TailTable
-from mfmc.theory.displacement_law import DisplacementLaw
+from mfmc.theory.displacement_law import DisplacementLaw, lattice_offsets
 from mfmc.theory.lattice_inversion import ALIASED, LatticeInversion
 from mfmc.theory.mean_field import characteristic_time, displacement_rate
 from mfmc.workload import Workload
 
 
 class ResidenceCurve:
-    """t -> sum_r weight(r) P(D_N(t) <= N - r): non-increasing from `mass`, that of the sizes that fit at all,
-    to 0.
+    """t -> sum_r weight(r) P(D_N(t) <= N - r): falls from `mass`, that of the sizes that fit at all, to 0.
 
     `tagged` holds sizes in blocks with their weights. The curve varies only in the `window` (t_low, t_high),
     up to 1e-14 of the mass; t_low is 0 where some content nearly fills the memory or one conversation may
@@ -33,9 +30,8 @@ class ResidenceCurve:
         span = self.law.span
         self._level = capacity // span
         fits = (tagged.support <= capacity) & (tagged.weight > 0)
-        room = (capacity - tagged.support[fits]) // span
-        self._offsets, where = np.unique(self._level - room, return_inverse=True)
-        self._weights = np.bincount(where, weights=tagged.weight[fits])
+        fitting = Spectrum(tagged.support[fits], tagged.weight[fits])
+        self._offsets, self._weights = lattice_offsets(fitting, capacity, span)
         self.mass = float(self._weights.sum())
         self._pieces: dict[int, LatticeInversion] = {}
         if self.mass == 0:
@@ -81,18 +77,14 @@ class ResidenceCurve:
         return self._pieces[number]
 
     def _octaves(self, low: float, high: float) -> np.ndarray:
-        """Edges low < .. < high / 4 < high / 2 < high; far below T_C, where nothing leaves yet, one interval
-        does.
-        """
+        """Edges low < .. < high / 4 < high / 2 < high; far below T_C, where little leaves, one piece does."""
         edges = [high]
         while edges[-1] / 2 > max(low, self._centre / 8):
             edges.append(edges[-1] / 2)
         return np.array([low, *edges[::-1]])
 
     def _find_window(self, spread: float) -> tuple[float, float]:
-        """Bracket the times at which D_N(t) + tagged size crosses N, on a ladder of standard deviations about
-        T_C.
-        """
+        """Bracket the time at which D_N(t) + tagged size crosses N, on a ladder of sd's about T_C."""
         slope = float(displacement_rate(self.law.workload, self._centre, self.law.profile.accounting))
         ladder = np.concatenate((np.linspace(1, 12, 12), np.geomspace(14, 60, 8))) * (
             spread / slope / self._centre
@@ -114,9 +106,7 @@ class ResidenceCurve:
 
 
 def _without_improbable(law: DisplacementLaw, time: float) -> DisplacementLaw:
-    """The law without the largest jumps of which fewer than 1e-17 are expected by `time`: they count as
-    overfilling.
-    """
+    """The law with its largest jumps, of which 1e-17 are expected by `time`, counted as overfilling."""
     beyond = np.cumsum(law.intensity(law.integrals([time]))[0][::-1])[::-1]
     kept = np.flatnonzero(beyond > 1e-17)
     return law if kept.size == 0 else law.limited(int(law.support[kept[-1]]))

@@ -1,5 +1,4 @@
-"""Bounds as in Theorems C.2 and C.4, but sharp: Chebyshev with the exact variance, and Chernoff on both
-sides.
+"""Bounds as in Theorems C.2 and C.4, but sharp: Chebyshev with the exact variance, and Chernoff.
 
 Both rest on the exact law of D_N(t) (THEORY B2, B3), whose variance is several times below the envelope V_T
 of (42) and whose log moment generating function makes bounds exponential in N where (16) is polynomial. They
@@ -13,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from mfmc.errors import InputError
 from mfmc.theory.chernoff import FINE, TailTable
-from mfmc.theory.displacement_law import DisplacementLaw, deviation_levels
+from mfmc.theory.displacement_law import DisplacementLaw, deviation_levels, lattice_offsets
 from mfmc.theory.mean_field import characteristic_time
 from mfmc.workload import Workload
 
@@ -24,9 +23,7 @@ _CELLS_PER_EPSILON = (1.5, 2, 3, 4, 6, 8, 12, 16, 24)
 def pointwise_chebyshev(
     workload: Workload, capacity: float, epsilon: ArrayLike, time: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """Var D_N(time) / (N epsilon)^2, a bound of P(|D_N(time)/N - d(time)| > epsilon) at most 1; `epsilon`'s
-    shape.
-    """
+    """Var D_N(time) / (N epsilon)^2, a bound of P(|D_N(time)/N - d(time)| > epsilon) at most 1; its shape."""
     epsilon = _checked(capacity, epsilon, "epsilon")
     variance = DisplacementLaw(workload, accounting).cumulant(2, time)
     return np.minimum(variance / (capacity * epsilon) ** 2, 1.0)
@@ -35,9 +32,7 @@ def pointwise_chebyshev(
 def pointwise_chernoff(
     workload: Workload, capacity: float, epsilon: ArrayLike, time: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """Chernoff's bound of P(|D_N(time)/N - d(time)| > epsilon): both sides added, at most 1; `epsilon`'s
-    shape.
-    """
+    """Chernoff's bound of P(|D_N(time)/N - d(time)| > epsilon), both sides, at most 1; `epsilon`'s shape."""
     epsilon = _checked(capacity, epsilon, "epsilon")
     law = DisplacementLaw(workload, accounting)
     low, high = deviation_levels(law.mean(time), capacity * epsilon.ravel())
@@ -51,10 +46,9 @@ def pointwise_chernoff(
 def uniform_chebyshev(
     workload: Workload, capacity: float, epsilon: ArrayLike, horizon: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """Bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon) by one-sided Chebyshev on the best of
-    several grids.
+    """Bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon) by one-sided Chebyshev on a grid.
 
-    At most 1; the shape of `epsilon`.
+    The best of several grids, at most 1; the shape of `epsilon`.
     """
 
     def sides(law, integrals, low, high, mean):
@@ -68,9 +62,9 @@ def uniform_chebyshev(
 def uniform_chernoff(
     workload: Workload, capacity: float, epsilon: ArrayLike, horizon: float, accounting: str = "whole"
 ) -> np.ndarray:
-    """Bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon) by Chernoff on the best of several grids.
+    """Bound of P(sup_{t <= horizon} |D_N(t)/N - d(t)| > epsilon) by Chernoff on a grid.
 
-    At most 1; the shape of `epsilon`.
+    The best of several grids, at most 1; the shape of `epsilon`.
     """
     tails = _tails(DisplacementLaw(workload, accounting), horizon)
 
@@ -122,10 +116,9 @@ def _mean_curve(law: DisplacementLaw, horizon: float) -> tuple[np.ndarray, np.nd
 def characteristic_time_chebyshev(
     workload: Workload, capacity: float, epsilon: ArrayLike, turn: int, accounting: str = "whole"
 ) -> np.ndarray:
-    """Bound of P(|tau_C(turn) - T_C| > epsilon) by one-sided Chebyshev on D_N(T_C -+ epsilon) + reuse_turn,
-    at most 1.
+    """Bound of P(|tau_C(turn) - T_C| > epsilon) by one-sided Chebyshev on D_N(T_C -+ epsilon) + reuse_turn.
 
-    `epsilon` > 0 in units of time; its shape.
+    At most 1; `epsilon` > 0 in units of time; its shape.
     """
     law, tagged, (early, late) = _both_ends(workload, capacity, epsilon, turn, accounting)
     tag_mean = tagged.moment(1)
@@ -140,26 +133,23 @@ def characteristic_time_chebyshev(
 def characteristic_time_chernoff(
     workload: Workload, capacity: float, epsilon: ArrayLike, turn: int, accounting: str = "whole"
 ) -> np.ndarray:
-    """Chernoff's bound of P(|tau_C(turn) - T_C| > epsilon), from the joint law of D_N(T_C -+ epsilon) +
-    reuse_turn.
+    """Chernoff's bound of P(|tau_C(turn) - T_C| > epsilon), from the law of D_N(T_C -+ epsilon) + reuse_turn.
 
     At most 1; `epsilon` > 0 in units of time; its shape.
     """
     law, tagged, (early, late) = _both_ends(workload, capacity, epsilon, turn, accounting)
     span, level = law.span, int(capacity // law.span)
-    offsets = level - (int(capacity) - tagged.support) // span
+    offsets, probabilities = lattice_offsets(tagged, int(capacity), span)
     centre = float(characteristic_time(workload, capacity, accounting))
     scale = np.sqrt(float(law.cumulant(2, centre)) / span**2 + tagged.moment(2) / span**2)
-    tails = TailTable(law, max(float(scale), 1.0), offsets, tagged.weight / tagged.mass, FINE)
+    tails = TailTable(law, max(float(scale), 1.0), offsets, probabilities, FINE)
     before = np.exp(-tails.above(law.integrals(early), level))
     after = np.exp(-tails.below(law.integrals(late), level))
     return _both(np.where(early > 0, before, 0.0), after, epsilon)
 
 
 def _both_ends(workload, capacity, epsilon, turn, accounting):
-    """The law, that of reuse_turn, and the times T_C - epsilon (at least 0, where tau_C < 0 is impossible)
-    and T_C + epsilon.
-    """
+    """The law, that of reuse_turn, and the times T_C - epsilon (at least 0) and T_C + epsilon."""
     epsilon = _checked(capacity, epsilon, "epsilon")
     centre = float(characteristic_time(workload, capacity, accounting))
     times = np.maximum(centre - epsilon.ravel(), 0.0), centre + epsilon.ravel()
