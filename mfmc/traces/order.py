@@ -37,7 +37,8 @@ def dense(codes: np.ndarray) -> np.ndarray:
     """Small whole numbers without holes, in the same order."""
     present = np.zeros(codes.max() + 1, dtype=bool)
     present[codes] = True
-    return codes if present.all() else (np.cumsum(present) - 1)[codes]
+    kind = np.int32 if codes.size < 2**31 else np.int64
+    return codes.astype(kind) if present.all() else (np.cumsum(present, dtype=kind) - 1)[codes]
 
 
 def canonical_order(draft: Draft, codes: np.ndarray) -> np.ndarray | None:

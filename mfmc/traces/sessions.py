@@ -75,7 +75,7 @@ def _trace(
     starts, response = np.flatnonzero(first), draft.response_tokens
     if draft.new_prompt_tokens is not None:
         new = draft.new_prompt_tokens
-        content = np.cumsum(new + response)
+        content = np.cumsum(new + response, dtype=np.int64)
         start = (content - new - response)[first]
         history = content - new - response - start[np.cumsum(first) - 1]
         context = np.where(first, FIRST, APPENDED).astype(np.int8)
@@ -130,9 +130,9 @@ def _count_treatments(trace: Trace, draft: Draft, parent: np.ndarray | None) -> 
         children = np.bincount(parent[parent >= 0], minlength=1)
         counts["parents that branch (two or more continuations)"] = int((children > 1).sum())
         counts["branches: continue an older turn, a new conversation for the cache"] = int(context[BRANCH])
-    counts["responses of 0 tokens, kept"] = int(np.count_nonzero(trace.response_tokens == 0))
+    counts["responses of 0 tokens, kept"] = int(np.count_nonzero(trace.column("response_tokens") == 0))
     if draft.new_prompt_tokens is not None:
-        opens = (trace.turn == 1) & (trace.new_prompt_tokens == 0)
+        opens = (trace.turn == 1) & (trace.column("new_prompt_tokens") == 0)
         counts["conversations that begin with a response: left out of resampling"] = int(opens.sum())
     if trace.clock != "none":
         now, last, later = trace.submitted_at[1:], trace.submitted_at[:-1], trace.turn[1:] > 1

@@ -33,13 +33,14 @@ ROLES = ("submitted_at", *COUNTS, *TEXTS, "kind", "block_hashes")
 
 @dataclass
 class Draft:
-    """Checked turns before they are put into conversations. Every column has one entry per kept row; None =
-    not there.
+    """Checked turns before they are put into conversations: one entry per kept row in every column.
+
+    A column that the file does not have is None.
 
     conversation, chat, parent: pyarrow arrays of text or whole numbers (null = blank). submitted_at: float64
     in the file's unit until `sessions.assemble` has made seconds of it. input_tokens (the whole prompt) or
-    new_prompt_tokens (what the turn adds to it), response_tokens, shared_tokens, turn: int64. kind: int8
-    index into KIND_NAMES. block_hashes: pyarrow list<int64>.
+    new_prompt_tokens (what the turn adds to it), response_tokens, shared_tokens, turn: int32, so that two of
+    MAXIMUM_TOKENS can be added. kind: int8 index into KIND_NAMES. block_hashes: pyarrow list<int64>.
     """
 
     format: str
@@ -149,7 +150,7 @@ def stage(
         table |= _fetch(connection, f"SELECT {', '.join(whole)} FROM {inner}")
 
     reason = table.pop("reason").to_numpy()
-    rows = table.pop("row").to_numpy() if "row" in table else np.arange(1, len(reason) + 1)
+    rows = table.pop("row").to_numpy() if "row" in table else np.arange(1, len(reason) + 1, dtype=np.int32)
     if not streamed:
         rejections.rows_read = len(reason)
     numbers = {name: column for name, column in table.items() if name not in (*TEXTS, "block_hashes")}
@@ -196,7 +197,7 @@ def _counts(expressions: Mapping[str, str], zero_prompts: bool) -> Part:
         ]
         if role == "input_tokens" and not zero_prompts:
             tests.append((f"{role} = 0", f"{name} of 0 tokens"))
-        column = f"COALESCE(TRY_CAST({role} AS BIGINT), 0) AS {role}"
+        column = f"COALESCE(TRY_CAST({role} AS INTEGER), 0) AS {role}"
         parts.append((f"TRY_CAST({expressions[role]} AS DOUBLE) AS {role}", tests, column))
     return parts
 

@@ -123,9 +123,14 @@ class Trace:
     conversation = cached_property(lambda self: self.column("conversation"))
     turn = cached_property(lambda self: self.column("turn"))
     submitted_at = cached_property(lambda self: self.column("submitted_at"))
-    history_tokens = cached_property(lambda self: self.column("history_tokens"))
-    new_prompt_tokens = cached_property(lambda self: self.column("new_prompt_tokens"))
-    response_tokens = cached_property(lambda self: self.column("response_tokens"))
+    # The table may hold tokens in 32 bits; sums and products of them need 64.
+    history_tokens = cached_property(lambda self: self.column("history_tokens").astype(np.int64, copy=False))
+    new_prompt_tokens = cached_property(
+        lambda self: self.column("new_prompt_tokens").astype(np.int64, copy=False)
+    )
+    response_tokens = cached_property(
+        lambda self: self.column("response_tokens").astype(np.int64, copy=False)
+    )
     kind = cached_property(lambda self: self.column("kind"))
     context = cached_property(lambda self: self.column("context"))
     source_row = cached_property(lambda self: self.column("source_row"))
@@ -197,7 +202,7 @@ class Trace:
         """(first turn, number of turns, whether resampling takes it) of every segment."""
         starts = np.flatnonzero((self.context == FIRST) | (self.context >= REWRITTEN))
         sizes = np.diff(np.append(starts, len(self)))
-        opens = self.history_tokens[starts] + self.new_prompt_tokens[starts] > 0
+        opens = (self.column("history_tokens")[starts] > 0) | (self.column("new_prompt_tokens")[starts] > 0)
         return starts, sizes, (sizes >= minimum_turns) & opens
 
     def gaps(self) -> Gaps:

@@ -9,7 +9,7 @@ import numpy as np
 from mfmc.traces.rejections import Rejections
 from mfmc.traces.staging import TEXTS, Draft
 
-_TYPES = {"submitted_at": np.float64, "kind": np.int8}
+_TYPES = {"submitted_at": np.float64, "kind": np.int8, "source_row": np.int64}
 
 
 def draft_of_rows(format: str, rejections: Rejections, rows: dict[str, list[Any]]) -> Draft:
@@ -23,5 +23,5 @@ def draft_of_rows(format: str, rejections: Rejections, rows: dict[str, list[Any]
         elif role in TEXTS:
             columns[role] = pa.array(values, type=None if values else pa.int64())
         else:
-            columns[role] = np.array(values, dtype=_TYPES.get(role, np.int64))
+            columns[role] = np.array(values, dtype=_TYPES.get(role, np.int32))
     return Draft(format, rejections, **columns)
