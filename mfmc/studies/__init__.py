@@ -51,6 +51,7 @@ class Study(NamedTuple):
 STUDIES: dict[str, Study] = {
     "validate": Study("mfmc.studies.validate", "the paper's theorems against exact laws and Monte Carlo (default)"),
     "exact": Study("mfmc.studies.exact", "exact finite-N values and all bounds, without simulation"),
+    "hit_ratio": Study("mfmc.studies.hit_ratio", "Theorems C.5 and C.6: h(N) five ways, and other policies than LRU"),
     "displacement": Study("mfmc.studies.displacement", "Theorem C.2: deviation of the displacement from its mean"),
     "characteristic_time": Study("mfmc.studies.characteristic_time", "Theorem C.4: the law of tau_C(j)"),
     "estimate": Study("mfmc.studies.estimate", "hit ratio from a trace or from known means (35)-(39), with its error"),

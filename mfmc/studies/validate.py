@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from mfmc.assumptions import assumptions
 from mfmc.config.schema import Settings
-from mfmc.statistics import deviations, mean
 from mfmc.studies.characteristic_time import (
     characteristic_time_headlines,
     characteristic_time_rows,
@@ -24,10 +21,11 @@ from mfmc.studies.displacement import (
     rate_rows,
     sup_rows,
 )
-from mfmc.studies.exact import bounds_hold, hit_ratio_theory, refined_words
+from mfmc.studies.exact import refined_words
+from mfmc.studies.hit_ratio import flat, hit_ratio_checks, hit_ratio_headlines, hit_ratio_rows
 from mfmc.studies.passages import turns_of
-from mfmc.studies.result import Check, Result, check
-from mfmc.studies.sampling import Paths, fans, sample_paths
+from mfmc.studies.result import Result
+from mfmc.studies.sampling import fans, sample_paths
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 
 Row = dict[str, Any]
@@ -45,7 +43,7 @@ def run(config: Settings, context: Context) -> Result:
         "displacement": pointwise_rows(config, context, paths, whole),
         "displacement_sup": sup_rows(config, context, paths, whole),
         "characteristic_time": characteristic_time_rows(config, context, paths, whole),
-        "hit_ratio": hit_ratio_rows(context, paths),
+        "hit_ratio": hit_ratio_rows(config, context, paths),
         "rates": rate_rows(paths),
     }
     held = assumptions(context.workload)
@@ -56,7 +54,7 @@ def run(config: Settings, context: Context) -> Result:
         + bound_checks("(22)", sections["characteristic_time"])
         + hit_ratio_checks(sections["hit_ratio"])
     )
-    tables = {"table": [_flat(row) for row in sections["hit_ratio"]]}
+    tables = {"table": [flat(row) for row in sections["hit_ratio"]]}
     tables |= {name: rows for name, rows in sections.items() if name != "hit_ratio" and rows}
     return Result(
         summary={
@@ -101,76 +99,6 @@ def mean_field_summary(context: Context, config: Settings) -> dict[str, Row]:
         }
         for accounting in workload.accountings
     }
-
-
-def hit_ratio_rows(context: Context, paths: Paths) -> list[Row]:
-    """h(N): limit, refined, exact, the least of (26) or (33), and E[R F(tau)] over sampled paths (Lemma D.6)."""
-    rows = []
-    for capacity, by_accounting in paths.items():
-        workload = context.workload_at(capacity)
-        for accounting, sample in by_accounting.items():
-            content = workload.profile(accounting).content
-            estimate = mean(sample.reuse_given_path / content)
-            rows.append(
-                {
-                    "capacity": capacity,
-                    "accounting": accounting,
-                    **hit_ratio_theory(workload, capacity, accounting),
-                    "conditional": {"estimate": float(estimate.value), "standard_error": float(estimate.standard_error)},
-                }
-            )
-    return rows
-
-
-def hit_ratio_checks(rows: list[Row]) -> list[Check]:
-    """The estimate within 5 standard errors of the exact value, and the exact value tending to the limit."""
-    checks = []
-    for accounting in dict.fromkeys(row["accounting"] for row in rows):
-        chosen = sorted((r for r in rows if r["accounting"] == accounting), key=lambda r: r["capacity"])
-        worst = max(
-            float(deviations(r["conditional"]["estimate"], r["conditional"]["standard_error"], r["exact"]))
-            for r in chosen
-        )
-        checks.append(
-            check(
-                f"h(N) by Monte Carlo against the exact law, {accounting}", worst < 5,
-                f"within {worst:.2f} standard errors at {len(chosen)} capacities",
-            )
-        )
-        checks += bounds_hold(
-            f"{'(26)' if accounting == 'whole' else '(33)'}, |h(N) - limit|, {accounting}",
-            [{**r, "exact": abs(r["exact"] - r["mean_field"])} for r in chosen],
-        )
-        gaps = np.array([abs(r["exact"] - r["mean_field"]) for r in chosen])
-        if gaps.size > 1:
-            checks.append(
-                check(
-                    f"Theorem {'C.5' if accounting == 'whole' else 'C.6'}: h(N) tends to its limit, {accounting}",
-                    bool(gaps[-1] <= gaps[0]),
-                    f"|h(N) - limit| from {gaps[0]:.2g} at {chosen[0]['capacity']:,} to {gaps[-1]:.2g} at"
-                    f" {chosen[-1]['capacity']:,} blocks",
-                )
-            )
-    return checks
-
-
-def hit_ratio_headlines(rows: list[Row]) -> list[str]:
-    largest = max(row["capacity"] for row in rows)
-    return [
-        f"hit ratio at {row['capacity']:,} blocks, {row['accounting']}: {row['exact']:.5f} exactly,"
-        f" {row['conditional']['estimate']:.5f} +- {row['conditional']['standard_error']:.5f} by Monte Carlo,"
-        f" limit {row['mean_field']:.5f}"
-        for row in rows
-        if row["capacity"] == largest
-    ]
-
-
-def _flat(row: Row) -> Row:
-    """A row for the CSV: one number a column."""
-    flat: Row = {}
-    for key, value in row.items():
-        flat |= {f"{key}_{k}": v for k, v in value.items()} if isinstance(value, dict) else {key: value}
-    return flat
 
 
 def _assumption_text(held: list) -> str:
