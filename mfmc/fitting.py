@@ -90,8 +90,13 @@ def _gamma_density(theta: Any, t: Any) -> Any:
 
 
 def _gamma_survival(theta: Any, t: Any) -> Any:
-    tiny = jnp.finfo(jnp.result_type(float)).tiny
-    return jnp.log(jnp.maximum(gammaincc(jnp.exp(theta[0]), t * jnp.exp(theta[0] - theta[1])), tiny))
+    """log Q(a, x); far out, where Q underflows, by Q(a, x) Gamma(a) = x^a e^-x / (x - a + 1 + ..)."""
+    shape, x = jnp.exp(theta[0]), t * jnp.exp(theta[0] - theta[1])
+    far = x > 100 + 4 * shape
+    near_x, far_x = jnp.where(far, shape, x), jnp.where(far, x, 100 + 4 * shape)
+    fraction = far_x - shape + 1 - (1 - shape) / (far_x - shape + 3)
+    asymptotic = shape * jnp.log(far_x) - far_x - gammaln(shape) - jnp.log(fraction)
+    return jnp.where(far, asymptotic, jnp.log(gammaincc(shape, near_x)))
 
 
 def _normal_score(theta: Any, t: Any) -> Any:
@@ -252,7 +257,7 @@ def compare_gaps(
 
 
 def _checked(seconds: np.ndarray, censored: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """(gaps seen, waits cut), zeros replaced."""
+    """(gaps seen, waits cut): zeros among the gaps replaced, and left out among the waits, of which they say nothing."""
     seconds = np.asarray(seconds, dtype=np.float64)
     censored = np.zeros(seconds.size, dtype=bool) if censored is None else np.asarray(censored, dtype=bool)
     bad = ~(np.isfinite(seconds) & (seconds >= 0))
@@ -261,7 +266,7 @@ def _checked(seconds: np.ndarray, censored: np.ndarray | None) -> tuple[np.ndarr
     seen, cut = seconds[~censored], seconds[censored]
     if np.unique(seen).size < 5:
         raise InputError(f"{seen.size} gaps with {np.unique(seen).size} distinct values: a fit needs at least 5 of them")
-    return np.maximum(seen, seen[seen > 0].min() / 2), cut
+    return np.maximum(seen, seen[seen > 0].min() / 2), cut[cut > 0]
 
 
 def _minimise(loss: Callable, start: np.ndarray) -> tuple[np.ndarray, bool]:

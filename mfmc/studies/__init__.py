@@ -54,6 +54,7 @@ STUDIES: dict[str, Study] = {
     "hit_ratio": Study("mfmc.studies.hit_ratio", "Theorems C.5 and C.6: h(N) five ways, and other policies than LRU"),
     "displacement": Study("mfmc.studies.displacement", "Theorem C.2: deviation of the displacement from its mean"),
     "characteristic_time": Study("mfmc.studies.characteristic_time", "Theorem C.4: the law of tau_C(j)"),
+    "trace": Study("mfmc.studies.trace", "what is in a trace, and what the estimator can be trusted with there"),
     "estimate": Study("mfmc.studies.estimate", "hit ratio from a trace or from known means (35)-(39), with its error"),
     "eviction_tradeoff": Study("mfmc.studies.eviction_tradeoff", "idle time-outs on real steps: recomputation against memory"),
     "cache_budget": Study("mfmc.studies.cache_budget", "prefix checkpoints under byte budgets, designs compared"),

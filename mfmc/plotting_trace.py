@@ -1,0 +1,141 @@
+"""Figures of `study=trace`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mfmc.plotting import COLORS, label, level, reference, series
+from mfmc.studies.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def turns(figure: Figure, result: Result) -> None:
+    """P(M >= m) beside the geometric law of the same mean."""
+    axes = figure.subplots()
+    counts = result.arrays["turns_count"]
+    tail = counts[::-1].cumsum()[::-1] / counts.sum()
+    support = np.arange(1, counts.size)
+    mean = result.summary["distributions"]["turns"]["mean"]
+    axes.step(support, tail[1:], where="mid", color=COLORS[0], label="conversations in the file")
+    if mean > 1:
+        reference(axes, support, (1 - 1 / mean) ** (support - 1.0), "geometric of the same mean")
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=0.5 / counts.sum())
+    largest = result.summary["distributions"]["turns"]["max"]
+    label(axes, f"Conversations have {mean:.3g} turns on average, {largest:,.0f} at most", "turns m", "P(M >= m)")
+    axes.legend()
+
+
+def sizes(figure: Figure, result: Result) -> None:
+    """Share of conversations with more than so many blocks, of prompts with more than so many tokens."""
+    left, right = figure.subplots(1, 2, sharey=True)
+    rows, shape = result.summary["distributions"], result.summary["shape"]
+    _exceedance(left, result, "lifetime_blocks_quantiles", 0)
+    label(left, f"Lifetime size B: mean {rows['lifetime_blocks']['mean']:.4g}",
+          f"blocks of {shape['block_tokens']} tokens", "share that is larger")  # fmt: skip
+    _exceedance(right, result, "prompt_tokens_quantiles", 1)
+    label(right, f"Whole prompts: median {rows['prompt_tokens']['p50']:,.0f}", "tokens", "")
+
+
+def gaps(figure: Figure, result: Result) -> None:
+    """Share of gaps longer than t, beside the exponential of the same mean."""
+    axes = figure.subplots()
+    quantiles = result.arrays["gap_seconds_quantiles"]
+    if not quantiles.size:
+        axes.text(0.5, 0.5, "the file has no gaps between turns", ha="center", transform=axes.transAxes)
+        return
+    row = result.summary["distributions"]["gap_seconds"]
+    _exceedance(axes, result, "gap_seconds_quantiles", 0, "gaps in the file")
+    times = np.geomspace(max(row["p5"], row["max"] * 1e-5, 1e-6), row["max"], 200)
+    reference(axes, times, np.exp(-times / row["mean"]), "exponential of the same mean")
+    axes.set_ylim(0.5 / max(row["count"], 1), 1.4)
+    heavier = row["sd"] / row["mean"] if row["mean"] else 0
+    label(
+        axes,
+        f"Gaps: median {_plain(row['p50'])} s, mean {_plain(row['mean'])} s, standard deviation {heavier:.2g} means",
+        "gap between two turns (s)",
+        "share that is longer",
+    )
+    axes.legend()
+
+
+def dependence(figure: Figure, result: Result) -> None:
+    """Mean increments by number of turns (Assumption B.2), and gaps by turn (B.4)."""
+    left, right = figure.subplots(1, 2)
+    sizes_test = result.summary["assumptions"]["size_independence"]
+    rows = [row for row in sizes_test.get("by_turns", []) if row["later_blocks"] is not None]
+    names = [row["turns"] for row in sizes_test.get("by_turns", [])]
+    if names:
+        series(left, names, [row["first_blocks"] for row in sizes_test["by_turns"]], "first turn", 0)
+    if rows:
+        series(left, [row["turns"] for row in rows], [row["later_blocks"] for row in rows], "later turns", 1)
+    ratio = sizes_test.get("ratio")
+    finding = "Sizes by length" if ratio is None else f"Reusable blocks: {ratio:.2f} x independence"
+    label(left, finding, "turns of the conversation", "blocks a turn")
+    left.set_ylim(bottom=0)
+    if names:
+        left.legend()
+    by_turn = result.summary["assumptions"]["gap_independence"].get("by_turn", [])
+    if by_turn:
+        series(right, [r["turn"] for r in by_turn], [r["mean"] for r in by_turn], "mean", 0)
+        series(right, [r["turn"] for r in by_turn], [r["median"] for r in by_turn], "median", 1)
+        right.set_yscale("log")
+        right.legend()
+        label(right, f"Gaps by turn: {_spread(by_turn):.2g}-fold in the median", "gap follows turn", "gap (s)")
+    else:
+        right.text(0.5, 0.5, "no gaps in the file", ha="center", transform=right.transAxes)
+
+
+def arrivals(figure: Figure, result: Result) -> None:
+    """Dispersion of arrival counts against the width of the bins: 1 for Poisson."""
+    axes = figure.subplots()
+    rows = result.summary["assumptions"]["arrivals"].get("dispersion", [])
+    if not rows:
+        axes.text(0.5, 0.5, "no arrivals to test: no common clock, or too short a file", ha="center", transform=axes.transAxes)
+        return
+    widths = [row["width_seconds"] for row in rows]
+    bands = [5 * np.sqrt(2 / (row["bins"] - 1)) for row in rows]
+    series(axes, widths, [row["dispersion"] for row in rows], "counts in the file", 0)
+    axes.fill_between(widths, [max(1 - b, 0) for b in bands], [1 + b for b in bands], color="0.85", label="Poisson, 5 sigma")
+    level(axes, 1, "Poisson")
+    axes.set_xscale("log")
+    axes.set_ylim(bottom=0)
+    off = [row for row in rows if not row["poisson"]]
+    finding = (
+        f"Arrivals look like Poisson at all {len(rows)} widths"
+        if not off
+        else f"Arrivals are not Poisson at {len(off)} of {len(rows)} widths: dispersion up to"
+        f" {max(row['dispersion'] for row in rows):.3g}"
+    )
+    label(axes, finding, "width of the bins (s)", "variance / mean of arrivals")
+    axes.legend()
+
+
+def _exceedance(axes: Axes, result: Result, name: str, index: int, words: str | None = None) -> None:
+    values, levels = result.arrays[name], result.arrays["quantile_levels"]
+    axes.plot(values[:-1], 1 - levels[:-1], color=COLORS[index], label=words)
+    positive = values[values > 0]
+    if positive.size and positive[-1] > 20 * positive[positive.size // 20]:  # less is read better on a plain axis
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter("")
+    axes.set_yscale("log")
+    axes.set_ylim(top=1.4)
+
+
+def _plain(number: float) -> str:
+    """Three digits without a power of ten."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def _spread(rows: list[dict]) -> float:
+    medians = [row["median"] for row in rows if row["gaps"] >= 30 and row["median"] > 0]
+    return max(medians) / min(medians) if medians else 1.0
+
+
+FIGURES = {"turns": turns, "sizes": sizes, "gaps": gaps, "dependence": dependence, "arrivals": arrivals}
