@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +19,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from mfmc.errors import InputError
+from mfmc.laws.conversations import ConversationLaw
+from mfmc.laws.spectrum import Spectrum
 from mfmc.theory.mean_field import characteristic_time
 from mfmc.workload import Profile, Workload
 
@@ -195,9 +198,15 @@ def log_mgf(workload: Workload, theta: ArrayLike, power: int = 0) -> np.ndarray:
         raise InputError(
             f"theta={np.max(theta):g}: E[e^(theta B)] needs theta < {limit:g} (Assumption B.3; {reason})"
         )
-    terminal = workload.profile("whole").histories.terminal
+    terminal = _lifetime(workload.law)
     log_weight = np.log(terminal.weight) + power * np.log(terminal.support)
     return logsumexp(theta[..., None] * terminal.support + log_weight, axis=-1)
+
+
+@lru_cache(maxsize=16)
+def _lifetime(law: ConversationLaw) -> Spectrum:
+    """The law of B."""
+    return law.histories("whole").terminal
 
 
 def largest_theta(workload: Workload) -> float:

@@ -1,7 +1,7 @@
 """Exponential tail bounds of X = D_N(t) / span + Q from its log moment generating function.
 
-Any tilt s gives a valid bound, P(X > y) <= exp(log E[e^{s X}] - s (y + 1)), so that a grid of tilts which comes
-near the best exponent loses little and never errs. The grid serves every time and level at once.
+Any tilt s gives a valid bound, P(X > y) <= exp(log E[e^{s X}] - s (y + 1)), so that a grid of tilts that
+comes near the best exponent loses little and never errs. The grid serves every time and level at once.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ r} - 1|^2 / 2, the triangle inequality in L2(m) gives
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.fft import fft, next_fast_len
@@ -23,8 +24,8 @@ from scipy.fft import fft, next_fast_len
 from mfmc.theory.chernoff import TailTable
 from mfmc.theory.displacement_law import DisplacementLaw
 
-#: Nodes where S exceeds this are left out: e^-40 = 4e-18.
-_NEGLIGIBLE = 40.0
+#: Nodes where S exceeds this are left out: e^-35 = 6e-16, and fewer than ten such terms could add up.
+_NEGLIGIBLE = 35.0
 
 #: -log of the probability that may lie beyond one period.
 ALIASED = 34.0
@@ -34,6 +35,12 @@ _CHUNK = 4_000_000
 
 #: Terms of a Taylor series about the middle of a panel: 0.5^14 / 14! = 7e-16.
 _TERMS = 14
+
+#: Times between which the jump measure is interpolated where it has more rows than that; see `_rows`.
+_SAMPLES = 24
+
+#: Length up to which an FFT costs next to nothing.
+_SHORT = 2**18
 
 #: Expected jumps up to which the rounding of an FFT is harmless, 1e-16 times as much.
 _FEW_JUMPS = 1000.0
@@ -63,8 +70,9 @@ class LatticeInversion:
         points = law.support // self._span
         nodes = candidate_nodes(points, law.intensity(narrow)[0], period)
         jumps = float(law.intensity(wide).sum())
-        centred = centred_sums(points, law.coefficients, nodes, period, jumps)
-        alive = -(narrow[:, 0] @ centred.real) < _NEGLIGIBLE
+        rows, self._shares = _rows(law, *times)
+        centred = centred_sums(points, rows, nodes, period, jumps)
+        alive = -(self._shares(np.array(times[:1]), narrow) @ centred.real)[0] < _NEGLIGIBLE
         nodes, self._centred = nodes[alive], np.ascontiguousarray(centred[:, alive])
         self._theta = angles(nodes, period)
         tag = centred_sums(offsets, weights[None, :], nodes, period, 1.0)[0]
@@ -75,17 +83,44 @@ class LatticeInversion:
     def __call__(self, times: np.ndarray, level: int | np.ndarray) -> np.ndarray:
         """float64 [n] for `times` float64 [n], and levels of one value or float64 [n]."""
         integrals = self._law.integrals(times)
+        shares = self._shares(times, integrals)
         # The mean is centred on the level before it meets theta: both may be 1e12 and differ by a few sd.
         shift = self._law.mean(times) / self._span - level
         total = np.empty(times.size)
         chunk = max(1, _CHUNK // max(1, self._theta.size))
         for start in range(0, times.size, chunk):
             part = slice(start, start + chunk)
-            exponent = integrals[:, part].T @ self._centred
+            exponent = shares[part] @ self._centred
             angle = exponent.imag + np.multiply.outer(shift[part], self._theta) + self._phase
             total[part] = (np.exp(exponent.real) * np.sin(angle)) @ self._amplitude
         inside = np.clip(self._mass / 2 - total, 0.0, self._mass)
         return inside * np.exp(-self._law.killing(integrals))
+
+
+def _rows(law: DisplacementLaw, first: float, last: float) -> tuple[np.ndarray, Callable]:
+    """Rows [k, n], and the function (times, integrals) -> shares [times, k] with m_t = shares @ rows.
+
+    The rows are the coefficients of the G_k; where those are many (one per turn), m_t is interpolated in t
+    between the measures at a few times instead, provided that this gives all G_k to 1e-13.
+    """
+    direct = law.coefficients, lambda times, integrals: integrals.T
+    if law.coefficients.shape[0] <= _SAMPLES or first == last:
+        return direct
+    cosines = np.cos(np.pi * (np.arange(_SAMPLES) + 0.5) / _SAMPLES)
+    signs = (-1.0) ** np.arange(_SAMPLES) * np.sqrt(1 - cosines**2)
+
+    def shares(times: np.ndarray, integrals: np.ndarray | None = None) -> np.ndarray:
+        """Barycentric Lagrange weights of the sample times."""
+        distance = np.subtract.outer((2 * times - first - last) / (last - first), cosines)
+        terms = signs / np.where(distance == 0, 1e-300, distance)
+        return terms / terms.sum(axis=1, keepdims=True)
+
+    samples = law.integrals((first + last + (last - first) * cosines) / 2)
+    between = np.linspace(first, last, 2 * _SAMPLES + 1)
+    truth = law.integrals(between)
+    if np.abs(shares(between) @ samples.T - truth.T).max() > 1e-13 * truth.max():
+        return direct
+    return samples.T @ law.coefficients, shares
 
 
 def angles(nodes: np.ndarray, period: int) -> np.ndarray:
@@ -169,7 +204,9 @@ def candidate_nodes(points: np.ndarray, intensity: np.ndarray, period: int) -> n
     Where many frequencies are in question, S is bounded from below by its sum over the smallest jumps, as
     many as make up half of them.
     """
-    few = slice(0, int(np.searchsorted(np.cumsum(intensity), intensity.sum() / 2)) + 256)
+    few = slice(None)
+    if 16 * int(points[-1]) > _SHORT:
+        few = slice(0, int(np.searchsorted(np.cumsum(intensity), intensity.sum() / 2)) + 256)
     cells = next_fast_len(8 * int(points[few][-1]) + 8)
     grid = min(2 * cells, period)
     decay = intensity[few].sum() - _half_shifted_fft(points[few], intensity[None, few], grid)[0].real
