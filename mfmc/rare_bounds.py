@@ -64,17 +64,17 @@ def deviation_probabilities(
     times = even_times(law, horizon, per_block)
     mean = law.mean(times)
     low, high = deviation_levels(mean, capacity * epsilon)
-    lower = (_tails(law, times, high, mean) + _tails(law, times, low, mean)).max()
+    lower = (_tails(law, times, high, mean, 0.0) + _tails(law, times, low, mean, 0.0)).max()
     upper = 1.0
     for fineness in (0.7, 1.0, 1.4):
         times = np.concatenate(([0.0], even_times(law, horizon, fineness * per_block)))
         mean = law.mean(times)
-        if mean[1] > capacity * epsilon:  # the first cell alone may hold a deviation: a bound of 1
+        if mean[1] > 0.9 * capacity * epsilon:  # levels near the mean: a bound of 1
             continue
         high = deviation_levels(mean[:-1], capacity * epsilon)[1]
         low = deviation_levels(mean[1:], capacity * epsilon)[0]
-        above = _tails(law, times[1:], high, mean[1:])
-        below = _tails(law, times[1:-1], low[1:], mean[1:-1])
+        above = _tails(law, times[1:], high, mean[1:], 1.0)
+        below = _tails(law, times[1:-1], low[1:], mean[1:-1], 1.0)
         upper = min(upper, float(above.sum() + below.sum()))
     return float(lower), upper
 
@@ -92,10 +92,13 @@ def passage_probability(
     return after + (tails[0] if theta[0] > 0 else 1 - tails[0])
 
 
-def _tails(law: DisplacementLaw, times: np.ndarray, levels: np.ndarray, mean: np.ndarray) -> np.ndarray:
+def _tails(
+    law: DisplacementLaw, times: np.ndarray, levels: np.ndarray, mean: np.ndarray, negligible: float
+) -> np.ndarray:
     """P(D > level) where the level is at or above the mean, P(D <= level) where below.
 
-    Terms with a negligible share of the largest are replaced by Chernoff's bound, which is not smaller.
+    Terms with a negligible share of the largest become `negligible` times Chernoff's bound: 0 to stay below
+    the true values, 1 to stay above.
     """
     out = np.zeros(times.size)
     possible = np.flatnonzero(levels >= 0)
@@ -104,6 +107,7 @@ def _tails(law: DisplacementLaw, times: np.ndarray, levels: np.ndarray, mean: np
     points = saddlepoints(law, times[possible], levels[possible])
     out[possible] = np.exp(np.minimum(points.log_mgf - points.theta * levels[possible], 0.0))
     matter = out[possible] > NEGLIGIBLE * out.max()
+    out[possible[~matter]] *= negligible
     for i, theta in zip(possible[matter], points.theta[matter]):
         theta = max(theta, 1e-12) if levels[i] >= mean[i] else min(theta, -1e-12)
         out[i] = exact_tail(law, times[i], levels[i], theta)
