@@ -64,6 +64,8 @@ def sequences(
         raise InputError("accounting 'token' needs tokens and block_tokens, not increments in blocks")
     elif increments is None:
         raise InputError("sequences needs increments (blocks), or tokens with block_tokens")
+    else:
+        grown = _whole_numbers("increments", increments, len(first))
 
     if accounting == "token":
         size = total
@@ -73,7 +75,7 @@ def sequences(
             total, np.minimum(total, before), first | (total < before), size_of_block
         )
     else:
-        size = running_sum(_whole_numbers("increments", increments, len(first)), first)
+        size = running_sum(grown, first)
 
     new, reuse_before, content = access_sizes(accounting, size, _previous(size, first), block_tokens)
     last = np.roll(first, -1)

@@ -214,8 +214,8 @@ def _histories_of_prompts(
     first = previous < 0
     restarts = first | (shared < total[previous])
     size = np.empty_like(total)
-    grouped = (values[by_conversation] for values in (total, shared, restarts))
-    size[by_conversation] = histories_from_tokens(*grouped, block_tokens)
+    order = by_conversation
+    size[order] = histories_from_tokens(total[order], shared[order], restarts[order], block_tokens)
     before = np.where(first, size, size[previous])
     kept = np.minimum(np.minimum(size, before), -(-shared // block_tokens))
     return size, np.where(restarts, kept, before)
@@ -232,7 +232,7 @@ def links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
     starts = np.flatnonzero(np.diff(packed >> bits, prepend=-1))
     packed &= (1 << bits) - 1
     by_conversation = packed
-    index = np.int32 if n < 2**31 else np.int64
+    index: Any = np.int32 if n < 2**31 else np.int64
     previous, following = np.empty(n, index), np.empty(n, index)
     previous[by_conversation[1:]] = by_conversation[:-1]
     previous[by_conversation[starts]] = -1

@@ -59,9 +59,9 @@ class Count:
     slope: Integers
 
     def __call__(self, capacity: ArrayLike) -> NDArray[np.int64]:
-        capacity = np.asarray(capacity, dtype=np.int64)
-        place = np.searchsorted(self.at, capacity, side="right") - 1
-        return self.value[place] + self.slope[place] * (capacity - self.at[place])
+        blocks: NDArray[np.int64] = np.asarray(capacity, dtype=np.int64)
+        place = np.searchsorted(self.at, blocks, side="right") - 1
+        return self.value[place] + self.slope[place] * (blocks - self.at[place])
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .accesses import Moves
+from .two_pointer import at
 
 PIECE = 1 << 16  # accesses whose displacements are handed over at a time: they stay in the processor's cache
 
@@ -80,28 +81,28 @@ def _advance(
     n, slots = len(held), len(mark)
     used, inserted, horizon = registers
     for i in range(len(displaced)):
-        e = start + i
-        last = previous[e]
-        slot = slot_of[last] if last >= horizon else -1
-        displaced[i] = -1
+        e = at(start + i)
+        last = np.int64(previous[e])
+        slot = np.int64(slot_of[at(last)]) if last >= horizon else -1
+        distance = -1
         if slot >= 0:
             wanted = moved[e]
             taken = 0
-            node = slot + slots
-            while node > 1:  # tree[node] sums the removals under its right child; no branch on left or right
-                right = node & 1
-                node >>= 1
+            node = at(slot + slots)
+            # tree[node] sums the removals under its right child; no branch on left or right.
+            while node > at(1):
+                right = np.int64(node & at(1))
+                node >>= at(1)
                 below = tree[node]
                 taken += below & (right - 1)
                 tree[node] = below + (wanted & -right)
-            removed[slot] = wanted
-            distance = inserted - mark[slot] - taken
-            if distance <= limit:
-                displaced[i] = distance
+            removed[at(slot)] = wanted
+            distance = inserted - mark[at(slot)] - taken
+        displaced[at(i)] = distance if distance <= limit else -1
         if following[e] < n:
             if used == slots:
-                used = _sweep(following, e, inserted - limit, mark, owner, removed, tree, slot_of)
-            owner[used], mark[used] = e, inserted + held[e]
+                used = _sweep(following, start + i, inserted - limit, mark, owner, removed, tree, slot_of)
+            owner[at(used)], mark[at(used)] = start + i, inserted + held[e]
             slot_of[e] = used
             used += 1
         inserted += held[e]

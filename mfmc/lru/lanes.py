@@ -8,6 +8,7 @@ thousands of lanes run as one vector program.
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ def replay_lanes(moves: Moves, capacity: int, by_block: bool) -> NDArray:
     n = len(held)
     allocated = int(np.maximum(held - moved, 0).sum())
     fits = min(capacity, allocated + int(held.max()))
-    kind = np.int64 if jax.config.jax_enable_x64 else np.int32
+    kind: Any = np.int64 if jax.config.jax_enable_x64 else np.int32  # type: ignore[attr-defined]
     if fits + 2 * int(held.max()) > np.iinfo(kind).max or n >= 2**31:
         raise InputError(
             f"capacity {capacity} with contents of up to {held.max()} blocks does not fit "
@@ -41,6 +42,9 @@ def replay_lanes(moves: Moves, capacity: int, by_block: bool) -> NDArray:
     sizes = [array.astype(kind) for array in moves[2:]]
     found = _lanes(*links, *sizes, kind(fits), edges[:-1], edges[1:], by_block)
     return np.asarray(found, dtype=np.int64 if by_block else np.bool_)
+
+
+_State = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 @partial(jax.jit, static_argnames="by_block")
@@ -74,7 +78,7 @@ def _lanes(
     # Start every lane where the blocks held from there to its chunk overflow the cache (or at the beginning).
     start, _ = jax.lax.while_loop(unfilled, look_back, (begin, jnp.zeros_like(begin, held.dtype)))
 
-    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    def step(state: _State) -> _State:
         access, tail, above, found = state
         running = access < end
         e = jnp.minimum(access, n - 1)

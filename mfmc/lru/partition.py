@@ -29,9 +29,8 @@ def displacements(moves: Moves) -> NDArray[np.int64]:
     n = len(held)
     rows = _padded(n)
     kind = _word(int(held.sum()) - int(moved[previous >= 0].sum()))
-    # Unsigned sums may wrap around on the way: what an access has in front of it at the end is below the
-    # total.
-    arrays = (np.zeros(rows, kind), np.zeros(rows, kind), np.full(rows, -1, np.int32))
+    # Unsigned sums may wrap around on the way: what an access has in front of it is below the total.
+    arrays: list[NDArray] = [np.zeros(rows, kind), np.zeros(rows, kind), np.full(rows, -1, np.int32)]
     for array, values in zip(arrays, (held, moved, previous), strict=True):
         array[:n] = values
     awaits = np.zeros(rows, np.bool_)
@@ -49,7 +48,7 @@ def _padded(n: int) -> int:
 def _word(total: int) -> type:
     if total < 2**32:
         return np.uint32
-    if not jax.config.jax_enable_x64:
+    if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         raise InputError(
             f"the stream allocates {total} blocks, too many for 32 bits: enable jax_enable_x64, "
             "or backend='numba'"

@@ -102,7 +102,7 @@ def replay_threads(moves: Moves, capacity: int, by_block: bool) -> NDArray:
     from .two_pointer import replay_range, warm_start
 
     n = len(moves.held)
-    found = np.zeros(n, dtype=np.int64 if by_block else np.bool_)
+    found: NDArray = np.zeros(n, dtype=np.int64 if by_block else np.bool_)
     edges = spans(0, n)
 
     def serve(begin: int, end: int) -> None:

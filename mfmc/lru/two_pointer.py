@@ -12,6 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+at = np.uint64  # numba does not look whether an unsigned index counts from the end
+
 
 @njit(cache=True, nogil=True)
 def replay_range(previous, following, held, moved, taken, capacity, by_block, start, begin, end, served):
@@ -22,27 +24,26 @@ def replay_range(previous, following, held, moved, taken, capacity, by_block, st
     n = len(held)
     tail, above = start, 0
     for e in range(start, end):
-        last, wanted = previous[e], moved[e]
-        gone = wanted if last > tail else 0
+        last, wanted = np.int64(previous[at(e)]), moved[at(e)]
+        gone = _if(last > tail, wanted)
         found = gone
         if last == tail:
             found = min(wanted, capacity - above) if by_block else wanted
         if e >= begin:
-            served[e] = found if by_block else found > 0
-        above += (held[e] if e > tail else 0) - gone
+            served[at(e)] = found if by_block else found > 0
+        above += _if(e > tail, held[at(e)]) - gone
         while above > capacity:
             tail += 1
-            above -= held[tail] - _if(following[tail] <= e, taken[tail])
+            above -= held[at(tail)] - _if(following[at(tail)] <= e, taken[at(tail)])
         while tail <= e:
-            # Of the tail itself: a conversation stays while what its next access wants fits, blocks while
-            # any does.
-            back = following[tail]
-            wants = 1 if by_block else _if((e < back) & (back < n), taken[tail])
+            # Of the tail a conversation stays while what its next access wants fits, blocks while any do.
+            back = following[at(tail)]
+            wants = 1 if by_block else _if((e < back) & (back < n), taken[at(tail)])
             if above + wants <= capacity:
                 break
             tail += 1
             if tail <= e:
-                above -= held[tail] - _if(following[tail] <= e, taken[tail])
+                above -= held[at(tail)] - _if(following[at(tail)] <= e, taken[at(tail)])
 
 
 @njit(cache=True, nogil=True)
@@ -53,12 +54,10 @@ def _if(condition, value):
 
 @njit(cache=True, nogil=True)
 def warm_start(previous, following, held, moved, taken, capacity, begin):
-    """The last position such that what is held from it to ``begin`` overflows the cache (0 where nothing
-    does).
+    """The last position from which what is held up to ``begin`` overflows the cache; 0 where nothing does.
 
-    Serving from there with an empty cache gives exactly the sequential state at ``begin``: whatever lies
-    before it has been pushed out by then, and whatever lies after it has seen every access that matters to
-    it.
+    Serving from there with an empty cache gives exactly the sequential state at ``begin``: what lies before
+    it has been pushed out by then, and what lies after it has seen every access that matters to it.
     """
     total = 0
     position = begin
