@@ -108,7 +108,7 @@ def test_the_default_workload_reproduces_the_printed_constants(mfmc):
     assert profile.variance_turns == pytest.approx(7.9659, rel=5e-4)
 
 
-@pytest.mark.parametrize("name", sorted(set(compose.options("workload")) - {"trace"}))
+@pytest.mark.parametrize("name", sorted(set(compose.options("workload")) - {"trace", "from_trace"}))
 def test_every_shipped_workload_runs(mfmc, name):
     assert summary_of(f"workload={name}", run=mfmc)["mean_field"]
 

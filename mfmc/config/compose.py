@@ -31,7 +31,7 @@ def store_schema() -> None:
     """Tell Hydra every key that a workload may have, so that overrides of any of them are accepted."""
     from hydra.core.config_store import ConfigStore
 
-    node = asdict(WorkloadSection(arrival_rate=0, capacity=0)) | {"arrival_rate": "???", "capacity": "???"}
+    node = asdict(WorkloadSection(capacity=0)) | {"capacity": "???"}
     ConfigStore.instance().store(group="schema", name="workload", node=node)
 
 

@@ -29,7 +29,7 @@ class TraceColumnsSection:
 
 
 @dataclass(kw_only=True)
-class TraceSection:
+class TraceFileSection:
     """Which file, and the reader's options (see `mfmc.traces.read_trace`)."""
 
     path: str | None = None
@@ -40,11 +40,17 @@ class TraceSection:
     characters_per_token: Annotated[float | None, Range(above=0)] = None
     fan_out_limit: Count = 16
     hash_block_tokens: Annotated[int | None, Range(low=1)] = None
+
+
+@dataclass(kw_only=True)
+class TraceSection(TraceFileSection):
+    """A file, and how its conversations are counted."""
+
     block_tokens: Count = 128
     minimum_turns: Count = 1
 
 
-def load_trace(section: TraceSection, key: str = "trace") -> Trace:
+def load_trace(section: TraceFileSection, key: str = "trace") -> Trace:
     """The trace that a section names; `key` is its place in the configuration, for messages."""
     from mfmc.traces import read_trace
 

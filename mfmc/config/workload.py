@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
-from mfmc.config.ranges import Count, Positive, Range
+from mfmc.config.ranges import Count, Range
+from mfmc.config.trace import TraceFileSection, load_trace
 from mfmc.errors import InputError
 
 if TYPE_CHECKING:
@@ -135,12 +136,12 @@ class ColumnsSection:
 
 @dataclass(kw_only=True)
 class WorkloadSection:
-    """Arrivals, conversations and gaps. Conversations come from laws (`turns` with `blocks` or `tokens`) or
-    from a file of real ones (`path`).
+    """Arrivals, conversations and gaps. Conversations come from laws (`turns` with `blocks` or `tokens`), from a CSV of
+    real ones (`path`), or from a trace (`trace.path`), which may give gaps and arrivals as well.
     """
 
     name: str | None = None
-    arrival_rate: Positive
+    arrival_rate: Annotated[float | None, Range(above=0)] = None
     capacity: Count
     block_tokens: Annotated[int | None, Range(low=1)] = None
     turns: TurnsSection = field(default_factory=TurnsSection)
@@ -150,6 +151,7 @@ class WorkloadSection:
     path: str | None = None
     columns: ColumnsSection = field(default_factory=ColumnsSection)
     minimum_turns: Count = 2
+    trace: TraceFileSection = field(default_factory=TraceFileSection)
 
     def laws(self) -> dict[str, Any]:
         """The law sections by their key below `workload`."""
@@ -247,14 +249,18 @@ def build_workload(section: WorkloadSection, notes: list[str] | None = None) -> 
     """
     from mfmc.workload import Workload
 
+    if section.trace.path is not None:
+        return _from_trace(section, notes)
+    if section.path is None and all(law.kind is None for key, law in section.laws().items() if key != "gaps"):
+        raise InputError(
+            "workload.path is not set: give a CSV of turns (workload.path=turns.csv.gz), a trace"
+            " (workload.trace.path=FILE), or laws of turns and blocks"
+        )
+    if section.arrival_rate is None:
+        raise InputError("workload.arrival_rate is not set: expected a number above 0")
     gaps = build_law(section.gaps, "workload.gaps")
     if section.path is not None:
         return Workload(section.arrival_rate, gaps, conversations=_recorded(section, section.path, notes))
-    if all(law.kind is None for key, law in section.laws().items() if key != "gaps"):
-        raise InputError(
-            "workload.path is not set: give a CSV of turns (workload.path=turns.csv.gz),"
-            " or laws of turns and blocks"
-        )
     turns = build_law(section.turns, "workload.turns")
     return Workload(section.arrival_rate, gaps, turns=turns, blocks=_increments(section))
 
@@ -279,6 +285,43 @@ def _increments(section: WorkloadSection) -> Any:
     return TokenBlocks(prompt, response, section.block_tokens)
 
 
+def _from_trace(section: WorkloadSection, notes: list[str] | None) -> Workload:
+    """Conversations of a trace, resampled whole; gaps and arrival rate are its own unless they are given."""
+    from mfmc.estimator.gap_laws import trace_gaps
+    from mfmc.laws.recorded import RecordedConversations
+    from mfmc.workload import Workload
+
+    trace = load_trace(section.trace, "workload.trace")
+    if section.path is not None:
+        raise InputError("workload.path and workload.trace.path are both set: conversations come from one of them")
+    _refuse_laws(section, f"workload.trace.path={section.trace.path}")
+    if section.block_tokens is None:
+        raise InputError("workload.block_tokens is not set: a trace in tokens needs the tokens of a block, such as 128")
+    if trace.clock != "shared" and section.arrival_rate is None:
+        raise InputError(
+            f"workload.arrival_rate is not set, and {section.trace.path} has no common clock to read it from: give it"
+        )
+    if trace.clock == "none" and section.gaps.kind is None:
+        raise InputError(f"workload.gaps.kind is not set, and {section.trace.path} carries no times: give a gap law")
+    rate = trace.arrival_rate(section.minimum_turns) if section.arrival_rate is None else section.arrival_rate
+    gaps = trace_gaps(trace) if section.gaps.kind is None else build_law(section.gaps, "workload.gaps")
+    if notes is not None:
+        notes.extend(trace.describe())
+        notes.append(f"{rate:.6g} conversations a second, mean gap {float(gaps.mean):.6g} s ({type(gaps).__name__})")
+    table = trace.conversations(section.block_tokens, section.minimum_turns)
+    return Workload(rate, gaps, conversations=RecordedConversations.from_tokens(*table))
+
+
+def _refuse_laws(section: WorkloadSection, source: str) -> None:
+    """Sizes come from the file, or from laws."""
+    for key, law in section.laws().items():
+        if key != "gaps" and law.kind is not None:
+            raise InputError(
+                f"workload.{key}.kind={law.kind}: conversations come from {source};"
+                f" set workload.{key}.kind=null, or {source.partition('=')[0]}=null"
+            )
+
+
 def _recorded(section: WorkloadSection, path: str, notes: list[str] | None) -> Any:
     """Real conversations of a file, to be resampled whole."""
     from mfmc.laws.recorded import RecordedConversations
@@ -288,12 +331,7 @@ def _recorded(section: WorkloadSection, path: str, notes: list[str] | None) -> A
         raise InputError(
             "workload.block_tokens is not set: a file in tokens needs the tokens of one block, such as 128"
         )
-    for key, law in section.laws().items():
-        if key != "gaps" and law.kind is not None:
-            raise InputError(
-                f"workload.{key}.kind={law.kind}: conversations come from workload.path={path};"
-                f" set workload.{key}.kind=null, or workload.path=null"
-            )
+    _refuse_laws(section, f"workload.path={path}")
     table = read_turns(path, section.columns, minimum_turns=section.minimum_turns)
     if notes is not None:
         notes.extend(table.notes())

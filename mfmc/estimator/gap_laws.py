@@ -20,10 +20,12 @@ import numpy as np
 
 from mfmc.errors import InputError
 from mfmc.laws.gaps import EmpiricalGaps
-from mfmc.traces.table import Gaps
+from mfmc.traces.table import Gaps, Trace
 
 #: F is kept at so many of its points and joined by lines: an error of F below 1/32768.
 MOST_KNOTS = 1 << 15
+#: Points of F that are kept where the exact law integrates between each two of them.
+SIMULATION_KNOTS = 256
 #: Of a file that cuts gaps, S is not followed to where fewer turns than this were watched: one gap would decide it.
 FEWEST_AT_RISK = 20
 
@@ -69,6 +71,15 @@ def kaplan_meier(seconds: np.ndarray, censored: np.ndarray) -> KaplanMeier:
     continues = float(1 - survival[-1])
     law = from_cdf(values, (1 - survival) / continues)
     return KaplanMeier(condensed(law), continues, seen.size / seconds.size)
+
+
+def trace_gaps(trace: Trace, most: int = SIMULATION_KNOTS) -> EmpiricalGaps:
+    """The gaps of a trace as a law to simulate from: Kaplan and Meier's where the file's end cuts some, else the raw
+    one, at `most` points of F.
+    """
+    seconds, censored = usable_gaps(trace.gaps())
+    law = kaplan_meier(seconds, censored).law if censored.any() else empirical(seconds)
+    return condensed(law, most)
 
 
 def from_cdf(times: np.ndarray, heights: np.ndarray) -> EmpiricalGaps:

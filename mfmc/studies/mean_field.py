@@ -51,7 +51,7 @@ def run(config: Settings, context: Context) -> Result:
         if row["capacity"] == config.workload.capacity
     ]
     return Result(
-        summary={"arrival_rate": config.workload.arrival_rate, "workload": summary, "mean_field": rows},
+        summary={"arrival_rate": float(context.workload.arrival_rate), "workload": summary, "mean_field": rows},
         headline=headline,
         tables={"table": rows},
         checks=checks,
