@@ -65,15 +65,15 @@ class LatticeInversion:
         self._law, self._span, self._mass = law, law.span, float(weights.sum())
         narrow, wide = law.integrals([times[0]]), law.integrals([times[1]])
         reach = max(tails.highest(wide, ALIASED) - levels[0], levels[1] - tails.lowest(narrow, ALIASED))
-        period = next_fast_len(2 * (math.ceil(max(reach, 2.0) / 2) + 1))
-        period += period % 2
+        period = 2 * next_fast_len(math.ceil(max(reach, 2.0) / 2) + 1)
         points = law.support // self._span
         nodes = candidate_nodes(points, law.intensity(narrow)[0], period)
         jumps = float(law.intensity(wide).sum())
         rows, self._shares = _rows(law, *times)
         centred = centred_sums(points, rows, nodes, period, jumps)
         alive = -(self._shares(np.array(times[:1]), narrow) @ centred.real)[0] < _NEGLIGIBLE
-        nodes, self._centred = nodes[alive], np.ascontiguousarray(centred[:, alive])
+        nodes, centred = nodes[alive], centred[:, alive]
+        self._decay, self._turn = np.ascontiguousarray(centred.real), np.ascontiguousarray(centred.imag)
         self._theta = angles(nodes, period)
         tag = centred_sums(offsets, weights[None, :], nodes, period, 1.0)[0]
         tag = self._mass + tag + 1j * self._theta * float(weights @ offsets)
@@ -90,9 +90,8 @@ class LatticeInversion:
         chunk = max(1, _CHUNK // max(1, self._theta.size))
         for start in range(0, times.size, chunk):
             part = slice(start, start + chunk)
-            exponent = shares[part] @ self._centred
-            angle = exponent.imag + np.multiply.outer(shift[part], self._theta) + self._phase
-            total[part] = (np.exp(exponent.real) * np.sin(angle)) @ self._amplitude
+            angle = shares[part] @ self._turn + np.multiply.outer(shift[part], self._theta) + self._phase
+            total[part] = (np.exp(shares[part] @ self._decay) * np.sin(angle)) @ self._amplitude
         inside = np.clip(self._mass / 2 - total, 0.0, self._mass)
         return inside * np.exp(-self._law.killing(integrals))
 
