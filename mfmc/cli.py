@@ -190,11 +190,12 @@ def _run_study(
         raise InputError(explain(error, overrides)) from error
     settings = settings_from(values, overrides)
     mark, resume = fingerprint(values), settings.runtime.resume
+    chunks = Chunks(Path(settings.output) / UNFINISHED / f"{mark}-{processor()}")
     if where and resume and (finished := folder.status_of(mark)) is not None:
+        chunks.clear()  # which a kill just after the result was written leaves
         print(f"{where}was done before")
         return finished
     with prepared(settings.runtime):
-        chunks = Chunks(Path(settings.output) / UNFINISHED / f"{mark}-{processor()}")
         if not resume:
             chunks.clear()
         context = Context(settings, progress, chunks, lambda line: _complain(where + line))

@@ -74,7 +74,9 @@ def fitted_rates(figure: Figure, tables: Tables) -> None:
     axes.set_yticks(range(len(rows)), [f"{row.get('workload', '')} {row['quantity']}" for row in rows])
     for slope, name in ((-1 / 2, "$N^{-1/2}$"), (-1 / 3, "$N^{-1/3}$")):
         axes.axvline(slope, color="0.35", linestyle=":")
-        axes.annotate(name, (slope, 1.0), xycoords=("data", "axes fraction"), fontsize=8.5)
+        axes.annotate(name, (slope, 0.02), xycoords=("data", "axes fraction"), fontsize=8.5)
+    axes.locator_params(axis="x", nbins=5)
+    axes.set_ylim(-1, len(rows))
     label(axes, "Deviations fall as the square root of N, the sup too", "exponent of N (95% interval)", "")
 
 
@@ -118,14 +120,17 @@ def gap_laws(figure: Figure, tables: Tables) -> None:
     rows = [row for row in tables["table"] if row["accounting"] == tables["table"][0]["accounting"]]
     groups = _groups(rows, "workload.gaps")
     middle = sorted({row["capacity"] for row in rows})[len({row["capacity"] for row in rows}) // 2 - 1]
+    figure.set_size_inches(7.6, 4.2)
     left, right = figure.subplots(1, 2, sharey=True)
     for place, chosen in enumerate(groups.values()):
         row = next(row for row in chosen if row["capacity"] == middle)
         for axes, quantity in ((left, "characteristic_time"), (right, "hit_ratio")):
             axes.plot(row[quantity], place, MARKERS[0], color=COLORS[0], markersize=6)
     left.set_yticks(range(len(groups)), [_law(name) for name in groups])
-    label(left, f"One mean gap, {middle:,} blocks", "characteristic time T_C", "")
-    label(right, "what short gaps gain, long ones lose", "hit ratio", "")
+    label(left, "", "characteristic time T_C", "")
+    label(right, "", "hit ratio", "")
+    finding = f"Gaps of one mean in a memory of {middle:,} blocks: the more they vary, the more is served"
+    figure.suptitle(finding, x=0.02, ha="left", fontsize=10.5)
 
 
 def _law(text: str) -> str:
