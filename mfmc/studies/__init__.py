@@ -62,6 +62,7 @@ STUDIES: dict[str, Study] = {
     "fit": Study("mfmc.studies.fit", "gap and turn laws fitted to a trace; writes a workload that runs"),
     "mean_field": Study("mfmc.studies.mean_field", "characteristic time and limit hit ratio, per accounting"),
     "collect": Study("mfmc.studies.collect", "one table and one report of a sweep, finished or not"),
+    "doctor": Study("mfmc.studies.doctor", "whether this machine is fit: versions, devices, known wrong results, folders"),
 }
 
 
