@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mfmc.errors import InputError
-from mfmc.laws.blocks import ConstantBlocks, LognormalBlocks
+from mfmc.laws.blocks import ConstantBlocks, EmpiricalBlocks, LognormalBlocks
 from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps, GammaGaps
 from mfmc.laws.turns import FixedTurns, GeometricTurns
 from mfmc.theory.compound_poisson import (
@@ -24,7 +24,7 @@ from mfmc.theory.compound_poisson import (
     hit_ratio_exact,
 )
 from mfmc.theory.displacement_law import DisplacementLaw
-from mfmc.theory.mean_field import characteristic_time, mean_displacement
+from mfmc.theory.mean_field import characteristic_time, hit_ratio_slope, mean_displacement
 from mfmc.workload import Workload
 
 #: Where the oracle is off by more than 1e-9: the brute force below, which shares no code with it, decides
@@ -250,3 +250,27 @@ def test_recorded_gaps_with_thousands_of_knots():
     workload = Workload(6.0, gaps, GeometricTurns(0.6, 8), ConstantBlocks(3, 4))
     exact = hit_ratio_exact(workload, 90)
     assert exact == pytest.approx(brute_hit_ratio(workload, 90, "whole", 10.0), abs=1e-10)
+
+
+def test_blocks_that_almost_lie_on_a_coarser_lattice():
+    """Sizes are multiples of 5 but for one in 10^4: the characteristic function comes back at 2 pi / 5."""
+    almost = EmpiricalBlocks((0, 0, 0, 0, 0.9999, 0.0001), (0, 0, 0, 0, 0.9999, 0.0001))
+
+    def build(capacity, blocks):
+        return Workload(capacity / 40, GammaGaps(2.0, 1.0), GeometricTurns(0.6, 6), blocks)
+
+    exact = hit_ratio_exact(build(300, almost), 300)
+    assert exact == pytest.approx(brute_hit_ratio(build(300, almost), 300, "whole", 8.0), abs=1e-10)
+    # Few odd blocks in memory: four blocks more do nothing. Many: they count in full.
+    for capacity, share in ((300, 0.02), (3 * 10**7, 1.0)):
+        workload = build(capacity, almost)
+        gain = hit_ratio_exact(workload, capacity + 4) - hit_ratio_exact(workload, capacity)
+        assert gain / (4 * hit_ratio_slope(workload, capacity)) == pytest.approx(share, abs=0.02)
+
+
+def test_small_and_fractional_memories():
+    workload = small_workloads(4.0)["heavy blocks"]
+    assert hit_ratio_exact(workload, 0.5) == 0
+    ratios = [hit_ratio_exact(workload, capacity) for capacity in (1, 2, 3, 10, 100, 1e4)]
+    assert np.all(np.diff(ratios) > 0) and ratios[-1] < workload.profile().reuse_ceiling + 1e-14
+    assert hit_ratio_exact(workload, 3.7) == ratios[2]
