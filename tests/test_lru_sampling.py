@@ -191,3 +191,11 @@ def _from(stream, start):
         counted=slice(None),
         **cut,
     )
+
+
+def test_turns_closer_than_the_clock_resolves_keep_their_order():
+    workload = Workload(1.0, ExponentialGaps(1e-9), GeometricTurns(0.8), ConstantBlocks(1, 2))
+    stream = sample_accesses(KEY, workload, 100, 20_000)
+    returns = stream.previous >= 0
+    assert np.any(stream.time[returns] == stream.time[stream.previous[returns]])
+    assert np.all(stream.history[returns] == stream.history[stream.previous[returns]] + 2)

@@ -112,11 +112,11 @@ def _stationary(
     owner = np.repeat(np.arange(len(first)), drawn.lengths)
     steps = _times(gap_table, rng, len(owner))
     begins = np.flatnonzero(np.diff(owner, prepend=-1))
-    steps[begins] = first
+    steps[begins] = 0  # sums of gaps alone: first times are larger, and would cost them their last digits
     time = np.cumsum(steps)
-    time -= np.repeat(time[begins] - first, drawn.lengths)
+    time += np.repeat(first - time[begins], drawn.lengths)
     inside = np.flatnonzero(time <= window)
-    inside = inside[np.argsort(time[inside])]
+    inside = inside[np.argsort(time[inside], kind="stable")]
     return accesses_from_arrays(
         time[inside] - warm_up,
         owner[inside],
