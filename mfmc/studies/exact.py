@@ -99,7 +99,7 @@ def pointwise_theory(
     levels = np.array([np.floor(centre + epsilon * capacity), np.ceil(centre - epsilon * capacity) - 1])
     not_above, below = displacement_cdf(workload, levels, float(time), accounting)
     return {
-        "exact": float(max(1 - not_above, 0) + below),
+        "exact": float(max(1 - not_above, 0) + max(below, 0)),
         "chebyshev": float(pointwise_chebyshev(workload, capacity, epsilon, time, accounting)),
         "chernoff": float(pointwise_chernoff(workload, capacity, epsilon, time, accounting)),
         "bound": _if_it_applies(lambda: float(pointwise_bound(workload, capacity, epsilon, horizon, accounting))),
@@ -141,7 +141,7 @@ def passage_theory(workload: Workload, capacity: int, epsilon: float, turn: int,
     edges = np.array([np.nextafter(centre - epsilon, -np.inf), centre + epsilon])
     before, until = characteristic_time_cdf(workload, edges, capacity, turn, accounting)
     return {
-        "exact": float(before + max(1 - until, 0)),
+        "exact": float(max(before, 0) + max(1 - until, 0)),
         "chebyshev": float(characteristic_time_chebyshev(workload, capacity, epsilon, turn, accounting=accounting)),
         "chernoff": float(characteristic_time_chernoff(workload, capacity, epsilon, turn, accounting=accounting)),
         "bound": _if_it_applies(lambda: characteristic_time_bound(workload, capacity, epsilon, turn, accounting=accounting)),
