@@ -21,7 +21,7 @@ LAMBDA0 = 0.03509557478308677  # T_C = 0.8 mean gaps
 
 def test_hundreds_of_indicators_at_a_thousand_blocks():
     workload = reference_workload("scm_poisson_blocks", LAMBDA0, 1000)
-    found = controlled_hit_ratio(KEY, workload, 1000, 1024)
+    found = controlled_hit_ratio(KEY, workload, 1000, 768)
     exact = hit_ratio_exact(workload, 1000)
     assert abs(found.estimate - exact) < 5 * found.standard_error
     assert found.standard_error < 1.5e-3 * exact
@@ -29,15 +29,14 @@ def test_hundreds_of_indicators_at_a_thousand_blocks():
     assert found.gain > 200
 
 
-@pytest.mark.parametrize("accounting", ["practical", "token"])
-def test_unbiased_with_an_honest_error(accounting):
-    """A dozen short runs scatter about the exact value as their standard errors say."""
+def test_unbiased_with_an_honest_error():
+    """A dozen short runs of another accounting scatter about the exact value as their errors say."""
     law = TokenBlocks(GeometricTokens(12, 60), GeometricTokens(24, 120), 8)
     workload = Workload(8.0, ExponentialGaps(1.0), GeometricTurns(0.6, 12), law)
-    exact = hit_ratio_exact(workload, 120, accounting)
+    exact = hit_ratio_exact(workload, 120, "token")
     errors = []
     for i in range(12):
-        run = controlled_hit_ratio(jax.random.key(i), workload, 120, 256, accounting=accounting)
+        run = controlled_hit_ratio(jax.random.key(i), workload, 120, 128, accounting="token")
         errors.append((run.estimate - exact) / run.standard_error)
     assert abs(np.mean(errors)) < 5 / np.sqrt(len(errors))
     assert 0.4 < np.std(errors) < 2
