@@ -94,3 +94,25 @@ def test_exact_study_needs_no_simulation(tmp_path):
     assert status == 0
     whole = [row for row in summary["hit_ratio"] if row["accounting"] == "whole"]
     assert abs(whole[1]["exact"] - whole[1]["mean_field"]) < 1e-10 < abs(whole[0]["exact"] - whole[0]["mean_field"])
+
+
+def test_replay_of_a_drawn_stream_lies_on_the_exact_law(tmp_path):
+    status, summary = run(
+        tmp_path / "run", "study=replay", "workload=scm", "capacities=[300,1024]", "replay.conversations=20000"
+    )
+    assert status == 0 and summary["prediction"] == "exact"
+    assert all(abs(row["difference"]) < 0.02 for row in summary["replay"])
+    assert (tmp_path / "run" / "figures" / "curve.png").stat().st_size > 5000
+
+
+def test_replay_of_a_trace_and_of_one_without_a_clock(tmp_path, shared, capsys):
+    traces = shared / "traces"
+    status, summary = run(
+        tmp_path / "run", "study=replay", f"trace.path={traces / 'mooncake_conversation.jsonl.gz'}", "capacities=[5000]",
+        "plots=false",
+    )
+    assert status == 0 and summary["prediction"] == "estimator" and abs(summary["replay"][0]["difference"]) < 0.01
+    capsys.readouterr()
+    command = ["study=replay", f"trace.path={traces / 'sharegpt_turns.csv.gz'}", "capacities=[2275]", "plots=false"]
+    assert main([*command, f"hydra.run.dir={tmp_path / 'refused'}"]) == 2
+    assert "give replay.arrival_rate" in capsys.readouterr().err
