@@ -41,6 +41,7 @@ from mfmc.theory.compound_poisson import (
     characteristic_time_cdf,
     characteristic_time_quantile,
     displacement_cdf,
+    displacement_quantile,
     hit_ratio_exact,
 )
 from mfmc.theory.mean_field import (
@@ -63,6 +64,7 @@ _ON_FIRST_USE = {
     "replay_lru": "mfmc.lru",
     "sample_accesses": "mfmc.lru",
     "read_trace": "mfmc.traces",
+    "validate_trace": "mfmc.traces",
 }
 
 __all__ = [
@@ -104,6 +106,7 @@ __all__ = [
     "characteristic_time_cdf",
     "characteristic_time_quantile",
     "displacement_cdf",
+    "displacement_quantile",
     "displacement_rate",
     "hit_ratio",
     "hit_ratio_curve",
@@ -115,6 +118,7 @@ __all__ = [
     "replay_lru",
     "sample_accesses",
     "simulate_displacement",
+    "validate_trace",
 ]
 
 

@@ -107,8 +107,8 @@ def _practical_jumps(table: HistoryTable) -> JumpMeasure:
     waited[0] += a + b
     waited[1] -= a
     dense = np.zeros((turns + 1, size + 1))
-    np.add.at(dense.T, table.support, arrived.T)
-    np.add.at(dense.T, table.support - 1, waited.T)
+    dense[:, table.support] += arrived
+    dense[:, table.support - 1] += waited
     return JumpMeasure.from_dense(dense)
 
 

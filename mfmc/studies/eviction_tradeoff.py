@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import numpy as np
+
 from mfmc.config.ranges import Count, Positive, Range
 from mfmc.config.schema import Settings
 from mfmc.errors import InputError
@@ -40,7 +42,8 @@ def run(config: Config, context: Context) -> Result:
         )
     with context.progress("time-outs", None):
         found = run_eviction_tradeoff(
-            steps_from_file(section.path), timeouts=section.timeouts, session_rate=section.session_rate,
+            steps_from_file(section.path),
+            timeouts=None if section.timeouts is None else np.array(section.timeouts), session_rate=section.session_rate,
             model=section.model, replications=section.replications, seed=config.runtime.seed,
         )
     summary = found.summary

@@ -18,8 +18,8 @@ from mfmc.studies.result import Check, Result, check
 from mfmc.studies.sampling import horizon_of, times_of
 from mfmc.theory.best_bound import best_hit_ratio_bound
 from mfmc.theory.bounds import characteristic_time_bound, pointwise_bound, uniform_bound
-from mfmc.theory.compound_poisson import characteristic_time_cdf, displacement_cdf, hit_ratio_exact
-from mfmc.theory.displacement_law import DisplacementLaw
+from mfmc.theory.compound_poisson import hit_ratio_exact
+from mfmc.theory.exact_tails import characteristic_time_deviation, displacement_deviation
 from mfmc.theory.fluctuations import gaussian_limit
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 from mfmc.theory.refined import refined_hit_ratio
@@ -95,11 +95,8 @@ def pointwise_theory(
     workload: Workload, capacity: int, time: float, epsilon: float, horizon: float, accounting: str = "whole"
 ) -> Row:
     """P(|D_N(t)/N - d(t)| > epsilon): exact, Chebyshev with the exact variance, Chernoff, and bound (16)."""
-    centre = float(DisplacementLaw(workload, accounting).mean(time))
-    levels = np.array([np.floor(centre + epsilon * capacity), np.ceil(centre - epsilon * capacity) - 1])
-    not_above, below = displacement_cdf(workload, levels, float(time), accounting)
     return {
-        "exact": float(max(1 - not_above, 0) + max(below, 0)),
+        "exact": float(displacement_deviation(workload, capacity, epsilon, float(time), accounting)),
         "chebyshev": float(pointwise_chebyshev(workload, capacity, epsilon, time, accounting)),
         "chernoff": float(pointwise_chernoff(workload, capacity, epsilon, time, accounting)),
         "bound": _if_it_applies(lambda: float(pointwise_bound(workload, capacity, epsilon, horizon, accounting))),
@@ -137,11 +134,8 @@ def sup_theory(
 
 def passage_theory(workload: Workload, capacity: int, epsilon: float, turn: int, accounting: str = "whole") -> Row:
     """P(|tau_C(j) - T_C| > epsilon), epsilon in units of time: exact (THEORY B4), sharp bounds, and bound (22)."""
-    centre = float(characteristic_time(workload, capacity, accounting))
-    edges = np.array([np.nextafter(centre - epsilon, -np.inf), centre + epsilon])
-    before, until = characteristic_time_cdf(workload, edges, capacity, turn, accounting)
     return {
-        "exact": float(max(before, 0) + max(1 - until, 0)),
+        "exact": float(characteristic_time_deviation(workload, capacity, epsilon, turn, accounting)),
         "chebyshev": float(characteristic_time_chebyshev(workload, capacity, epsilon, turn, accounting=accounting)),
         "chernoff": float(characteristic_time_chernoff(workload, capacity, epsilon, turn, accounting=accounting)),
         "bound": _if_it_applies(lambda: characteristic_time_bound(workload, capacity, epsilon, turn, accounting=accounting)),
