@@ -1,9 +1,9 @@
 """Bytes of the KV cache of a sequence, from the layers of a model: never a constant per token typed in.
 
-Layers differ in what they keep of a sequence of n tokens: full attention keeps a key and a value per KV head and token;
-latent attention (MLA) one compressed vector and one rotary key per token, for all heads; sliding attention needs the
-last `window` tokens only; recurrent layers keep one state, however long the sequence. So the cost of a sequence is a
-function of its length, and of the policy of the cache:
+Layers differ in what they keep of a sequence of n tokens: full attention keeps a key and a value per KV head
+and token; latent attention (MLA) one compressed vector and one rotary key per token, for all heads; sliding
+attention needs the last `window` tokens only; recurrent layers keep one state, however long the sequence. So
+the cost of a sequence is a function of its length, and of the policy of the cache:
 
 * ``all``: every attention layer keeps every token, as in a cache with one block table for all layers;
 * ``window``: sliding layers give back what lies beyond their window.
@@ -48,17 +48,23 @@ class Layers:
     def __post_init__(self) -> None:
         for name in ("count", "kv_heads", "head_dim", "latent_dim", "rope_dim", "state_elements"):
             if getattr(self, name) < (name == "count"):
-                raise InputError(f"layers.{name}={getattr(self, name)}: expected a whole number, {int(name == 'count')} or more")
+                raise InputError(
+                    f"layers.{name}={getattr(self, name)}: expected a whole number,"
+                    f" {int(name == 'count')} or more"
+                )
         if self.window is not None and self.window < 1:
             raise InputError(f"layers.window={self.window}: expected at least 1 token, or null for none")
         kinds = sum((self.kv_heads * self.head_dim > 0, self.latent_dim > 0, self.state_elements > 0))
         if kinds != 1:
             raise InputError(
-                "layers: expected kv_heads and head_dim, or latent_dim, or state_elements, and only one of these"
+                "layers: expected kv_heads and head_dim, or latent_dim, or state_elements, and only one"
+                " of these"
             )
 
     def token_elements(self, tensor_parallel: int = 1) -> int:
-        """Elements of one layer per token on one device: KV heads are shared out, a latent vector is copied."""
+        """Elements of one layer per token on one device: KV heads are shared out, a latent vector is
+        copied.
+        """
         if self.latent_dim:
             return self.latent_dim + self.rope_dim
         values = self.head_dim if self.value_head_dim is None else self.value_head_dim
@@ -107,7 +113,11 @@ class KVModel:
             kept = tokens
             if layer.window is not None and self.policy == "window":
                 kept = np.minimum(tokens, layer.window)
-            per_token = layer.token_elements(self.tensor_parallel) * self.tensor_parallel if not layer.state_elements else 0
+            per_token = (
+                layer.token_elements(self.tensor_parallel) * self.tensor_parallel
+                if not layer.state_elements
+                else 0
+            )
             state = layer.state_elements * (tokens > 0)
             elements = elements + layer.count * (per_token * kept + state)
         return elements * self.element_bytes
@@ -133,7 +143,8 @@ class KVModel:
         """One line: layers, type, bytes per token and block."""
         parts = ", ".join(_layer_words(layer) for layer in self.layers)
         line = (
-            f"{self.name}: {parts}; {self.dtype}, tensor parallel {self.tensor_parallel}: {self.token_bytes:,.0f} bytes a"
+            f"{self.name}: {parts}; {self.dtype}, tensor parallel {self.tensor_parallel}:"
+            f" {self.token_bytes:,.0f} bytes a"
             f" token, {self.block_bytes(block_tokens) / 2**20:.4g} MiB a block of {block_tokens} tokens"
         )
         if not self.depends_on_length:
@@ -168,7 +179,9 @@ def _read_config(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"model.config={path}: not a readable config.json ({error})") from error
     if not isinstance(values, dict):
-        raise InputError(f"model.config={path}: expected the settings of a model, found a {type(values).__name__}")
+        raise InputError(
+            f"model.config={path}: expected the settings of a model, found a {type(values).__name__}"
+        )
     inner = values.get("text_config")
     return values | inner if isinstance(inner, dict) else values
 
@@ -200,20 +213,33 @@ def _layer_kinds(values: dict[str, Any], count: int) -> list[str]:
 def _layer_of(kind: str, count: int, values: dict[str, Any], path: str | Path) -> Layers:
     if kind == "linear_attention":
         keys = _whole(values, path, "linear_num_key_heads") * _whole(values, path, "linear_key_head_dim")
-        value_heads, value_dim = _whole(values, path, "linear_num_value_heads"), _whole(values, path, "linear_value_head_dim")
+        value_heads, value_dim = (
+            _whole(values, path, "linear_num_value_heads"),
+            _whole(values, path, "linear_value_head_dim"),
+        )
         matrix = value_heads * value_dim * _whole(values, path, "linear_key_head_dim")
-        convolution = (_whole(values, path, "linear_conv_kernel_dim") - 1) * (2 * keys + value_heads * value_dim)
+        convolution = (_whole(values, path, "linear_conv_kernel_dim") - 1) * (
+            2 * keys + value_heads * value_dim
+        )
         return Layers(count, state_elements=matrix + convolution)
-    windows = {"full_attention": None, "sliding_attention": "sliding_window", "chunked_attention": "attention_chunk_size"}
+    windows = {
+        "full_attention": None,
+        "sliding_attention": "sliding_window",
+        "chunked_attention": "attention_chunk_size",
+    }
     if kind not in windows:
-        raise InputError(f"model.config={path}: layers of kind {kind!r} are not known; give model.layers instead")
+        raise InputError(
+            f"model.config={path}: layers of kind {kind!r} are not known; give model.layers instead"
+        )
     name = windows[kind]
     heads = _whole(values, path, "num_attention_heads")
     kv_heads = _whole(values, path, "num_key_value_heads", heads)
     # A head_dim that is missing, or null as in some files, is the hidden size shared out.
     head_dim = values.get("head_dim") or _whole(values, path, "hidden_size") / heads
     if head_dim != math.floor(head_dim):
-        raise InputError(f"model.config={path}: hidden_size is no multiple of num_attention_heads; head_dim is missing")
+        raise InputError(
+            f"model.config={path}: hidden_size is no multiple of num_attention_heads; head_dim is missing"
+        )
     return Layers(count, kv_heads, int(head_dim), window=None if name is None else _whole(values, path, name))
 
 

@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ACCOUNTINGS = ("token", "practical", "whole")
-LAWS = {"kaplan_meier": "Kaplan-Meier", "empirical": "gaps seen", "posterior": "exponential, mean seen", "prior": "prior"}
+LAWS = {
+    "kaplan_meier": "Kaplan-Meier",
+    "empirical": "gaps seen",
+    "posterior": "exponential, mean seen",
+    "prior": "prior",
+}
 
 
 def hit_ratio(figure: Figure, result: Result) -> None:
@@ -22,13 +27,27 @@ def hit_ratio(figure: Figure, result: Result) -> None:
     arrays, summary = result.arrays, result.summary
     capacity = arrays["curve_capacity"]
     if "curve_low" in arrays:
-        band(axes, capacity, arrays["curve_low"], arrays["curve_high"], 0, f"95% interval ({summary['accounting']})")
+        band(
+            axes,
+            capacity,
+            arrays["curve_low"],
+            arrays["curve_high"],
+            0,
+            f"95% interval ({summary['accounting']})",
+        )
     for i, name in enumerate(ACCOUNTINGS):
         if f"curve_{name}" in arrays:
             axes.plot(capacity, arrays[f"curve_{name}"], label=f"estimate, {name}", **look(i, marker=False))
     if "curve_replayed" in arrays:
-        axes.plot(capacity, arrays["curve_replayed"], color="0.1", linestyle="none", marker="o", markersize=3.5,
-                  label="replayed block LRU")  # fmt: skip
+        axes.plot(
+            capacity,
+            arrays["curve_replayed"],
+            color="0.1",
+            linestyle="none",
+            marker="o",
+            markersize=3.5,
+            label="replayed block LRU",
+        )
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     label(axes, _finding(result), "memory N (blocks)", "hit ratio (blocks served / blocks looked up)")
@@ -41,7 +60,8 @@ def _finding(result: Result) -> str:
         row = result.tables["table"][-1]
         return f"{row['capacity']:,} blocks will serve {row['hit_ratio']:.1%} of what is looked up"
     errors = [row["absolute_error"] for row in rows]
-    return f"The estimate is within {max(errors):.3f} of the replay at {len(rows)} memories (mean {np.mean(errors):.3f})"
+    within = f"{max(errors):.3f} of the replay at {len(rows)} memories"
+    return f"The estimate is within {within} (mean {np.mean(errors):.3f})"
 
 
 def gap_laws(figure: Figure, result: Result) -> None:
@@ -57,10 +77,21 @@ def gap_laws(figure: Figure, result: Result) -> None:
         axes.plot(times, arrays[f"law_{name}"], color=COLORS[i], linestyle=DASHES[i], label=LAWS[name])
     read = [row["characteristic_time"] for row in result.tables["table"]]
     inside = [t for t in read if times[0] <= t <= times[-1]]
-    axes.plot(inside, np.zeros(len(inside)), "|", color="0.2", markersize=12, label="$T_C$ of the memories asked for")
+    axes.plot(
+        inside,
+        np.zeros(len(inside)),
+        "|",
+        color="0.2",
+        markersize=12,
+        label="$T_C$ of the memories asked for",
+    )
     axes.set_xscale("log")
     axes.set_ylim(0, 1.02)
-    values = np.array([np.interp(inside, times, arrays[f"law_{name}"]) for name in names]) if inside else np.zeros((1, 1))
+    values = (
+        np.array([np.interp(inside, times, arrays[f"law_{name}"]) for name in names])
+        if inside
+        else np.zeros((1, 1))
+    )
     spread = float(np.ptp(values, axis=0).max())
     label(
         axes,

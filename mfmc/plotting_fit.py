@@ -22,8 +22,14 @@ def gaps(figure: Figure, result: Result) -> None:
     name = "data (Kaplan-Meier)" if result.summary["gaps"]["censored"] else "data"
     axes.plot(arrays["times"], arrays["data"], color="0.1", linewidth=2.6, alpha=0.6, label=name)
     for i, fit in enumerate(fits[:SHOWN]):
-        axes.plot(arrays["times"], arrays[f"fit_{fit['kind']}"], label=f"{_name(fit)}, KS {fit['ks']:.3f}", color=COLORS[i],
-                  linestyle=DASHES[i], linewidth=1.3)  # fmt: skip
+        axes.plot(
+            arrays["times"],
+            arrays[f"fit_{fit['kind']}"],
+            label=f"{_name(fit)}, KS {fit['ks']:.3f}",
+            color=COLORS[i],
+            linestyle=DASHES[i],
+            linewidth=1.3,
+        )
     axes.set_xscale("log")
     axes.set_ylim(0, 1.02)
     label(
@@ -44,7 +50,12 @@ def criteria(figure: Figure, result: Result) -> None:
     values = [(fit["aic"] - best) / count for fit in fits]
     axes.barh([_name(fit) for fit in fits], values, color=["0.7"] * (len(fits) - 1) + [COLORS[0]])
     second = sorted(values)[1] if len(values) > 1 else 0.0
-    label(axes, f"{_name(fits[-1])} leads by {second * count:,.0f} in AIC over {count:,} gaps", "AIC above the best, per gap", "")
+    label(
+        axes,
+        f"{_name(fits[-1])} leads by {second * count:,.0f} in AIC over {count:,} gaps",
+        "AIC above the best, per gap",
+        "",
+    )
 
 
 def turns(figure: Figure, result: Result) -> None:

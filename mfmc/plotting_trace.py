@@ -28,7 +28,12 @@ def turns(figure: Figure, result: Result) -> None:
     axes.set_yscale("log")
     axes.set_ylim(bottom=0.5 / counts.sum())
     largest = result.summary["distributions"]["turns"]["max"]
-    label(axes, f"Conversations have {mean:.3g} turns on average, {largest:,.0f} at most", "turns m", "P(M >= m)")
+    label(
+        axes,
+        f"Conversations have {mean:.3g} turns on average, {largest:,.0f} at most",
+        "turns m",
+        "P(M >= m)",
+    )
     axes.legend()
 
 
@@ -58,7 +63,8 @@ def gaps(figure: Figure, result: Result) -> None:
     heavier = row["sd"] / row["mean"] if row["mean"] else 0
     label(
         axes,
-        f"Gaps: median {_plain(row['p50'])} s, mean {_plain(row['mean'])} s, standard deviation {heavier:.2g} means",
+        f"Gaps: median {_plain(row['p50'])} s, mean {_plain(row['mean'])} s, standard deviation"
+        f" {heavier:.2g} means",
         "gap between two turns (s)",
         "share that is longer",
     )
@@ -87,7 +93,9 @@ def dependence(figure: Figure, result: Result) -> None:
         series(right, [r["turn"] for r in by_turn], [r["median"] for r in by_turn], "median", 1)
         right.set_yscale("log")
         right.legend()
-        label(right, f"Gaps by turn: {_spread(by_turn):.2g}-fold in the median", "gap follows turn", "gap (s)")
+        label(
+            right, f"Gaps by turn: {_spread(by_turn):.2g}-fold in the median", "gap follows turn", "gap (s)"
+        )
     else:
         right.text(0.5, 0.5, "no gaps in the file", ha="center", transform=right.transAxes)
 
@@ -97,12 +105,20 @@ def arrivals(figure: Figure, result: Result) -> None:
     axes = figure.subplots()
     rows = result.summary["assumptions"]["arrivals"].get("dispersion", [])
     if not rows:
-        axes.text(0.5, 0.5, "no arrivals to test: no common clock, or too short a file", ha="center", transform=axes.transAxes)
+        axes.text(
+            0.5,
+            0.5,
+            "no arrivals to test: no common clock, or too short a file",
+            ha="center",
+            transform=axes.transAxes,
+        )
         return
     widths = [row["width_seconds"] for row in rows]
     bands = [5 * np.sqrt(2 / (row["bins"] - 1)) for row in rows]
     series(axes, widths, [row["dispersion"] for row in rows], "counts in the file", 0)
-    axes.fill_between(widths, [max(1 - b, 0) for b in bands], [1 + b for b in bands], color="0.85", label="Poisson, 5 sigma")
+    axes.fill_between(
+        widths, [max(1 - b, 0) for b in bands], [1 + b for b in bands], color="0.85", label="Poisson, 5 sigma"
+    )
     level(axes, 1, "Poisson")
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
@@ -121,7 +137,9 @@ def _exceedance(axes: Axes, result: Result, name: str, index: int, words: str | 
     values, levels = result.arrays[name], result.arrays["quantile_levels"]
     axes.plot(values[:-1], 1 - levels[:-1], color=COLORS[index], label=words)
     positive = values[values > 0]
-    if positive.size and positive[-1] > 20 * positive[positive.size // 20]:  # less is read better on a plain axis
+    if (
+        positive.size and positive[-1] > 20 * positive[positive.size // 20]
+    ):  # less is read better on a plain axis
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter("")
     axes.set_yscale("log")

@@ -11,7 +11,9 @@ from mfmc.traces.table import APPENDED, FIRST, Trace
 def synthetic_trace(
     gaps: GapLaw, arrival_rate: float, conversations: int, end: float | None = None, seed: int = 0
 ) -> Trace:
-    """Geometric turns (continuation 0.7), prompts of 1 to 200 tokens, responses of 0 to 300; cut at time `end`."""
+    """Geometric turns (continuation 0.7), prompts of 1 to 200 tokens, responses of 0 to 300; cut at time
+    `end`.
+    """
     rng = np.random.default_rng(seed)
     lengths = rng.geometric(0.3, conversations)
     starts = np.cumsum(lengths) - lengths

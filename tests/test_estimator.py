@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic_traces import synthetic_trace
 
 from mfmc.errors import InputError
-from mfmc.estimator import ConversationSums, TraceEstimator, empirical, estimate_hit_ratio, kaplan_meier, partial_workload
+from mfmc.estimator import (
+    ConversationSums,
+    TraceEstimator,
+    empirical,
+    estimate_hit_ratio,
+    kaplan_meier,
+    partial_workload,
+)
 from mfmc.estimator.bootstrap import interval
 from mfmc.estimator.gap_laws import condensed, from_cdf
 from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps
@@ -16,12 +24,13 @@ from mfmc.laws.recorded import RecordedConversations
 from mfmc.lru import hit_ratio_curve
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 from mfmc.traces.table import ConversationTable
-from synthetic_traces import synthetic_trace
 
 PAPER = {"accessed_blocks": 38.9092, "hashable_blocks": 22.5178, "mean_lifetime_blocks": 12.9220}
 
 
-@pytest.mark.parametrize(("rate", "gap", "ratio"), [(1.5, 135, 0.171784), (1.5, 90, 0.247641), (0.5, 135, 0.425302)])
+@pytest.mark.parametrize(
+    ("rate", "gap", "ratio"), [(1.5, 135, 0.171784), (1.5, 90, 0.247641), (0.5, 135, 0.425302)]
+)
 def test_the_papers_constants(rate, gap, ratio):
     workload = partial_workload(rate, ExponentialGaps(gap), **PAPER)
     assert hit_ratio(workload, 2275, "practical") == pytest.approx(ratio, abs=5e-7)
@@ -41,15 +50,23 @@ def test_known_means_give_whole_content_with_the_mean_turns():
         workload.law  # noqa: B018
 
 
-@pytest.mark.parametrize("change", [{"hashable_blocks": 50.0}, {"accessed_blocks": 5.0}, {"mean_lifetime_blocks": 0.0}])
+@pytest.mark.parametrize(
+    "change", [{"hashable_blocks": 50.0}, {"accessed_blocks": 5.0}, {"mean_lifetime_blocks": 0.0}]
+)
 def test_means_that_contradict_each_other_are_refused(change):
     with pytest.raises(InputError):
         partial_workload(1.5, ExponentialGaps(135.0), **(PAPER | change))
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.lists(st.tuples(st.integers(1, 400), st.integers(0, 400)), min_size=1, max_size=5), min_size=1, max_size=6),
-       st.integers(1, 200))  # fmt: skip
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 400), st.integers(0, 400)), min_size=1, max_size=5),
+        min_size=1,
+        max_size=6,
+    ),
+    st.integers(1, 200),
+)
 def test_moments_are_those_of_the_law_of_the_same_conversations(conversations, block_tokens):
     number = np.repeat(np.arange(len(conversations)), [len(turns) for turns in conversations])
     prompt, response = np.array([turn for turns in conversations for turn in turns]).T
@@ -101,7 +118,9 @@ def test_a_trace_without_gaps_is_one_line():
 
 @pytest.fixture(scope="module")
 def estimator() -> TraceEstimator:
-    return TraceEstimator(synthetic_trace(ExponentialGaps(60.0), 2.0, 6000, 2500.0), 64, prior=ExponentialGaps(60.0))
+    return TraceEstimator(
+        synthetic_trace(ExponentialGaps(60.0), 2.0, 6000, 2500.0), 64, prior=ExponentialGaps(60.0)
+    )
 
 
 def test_the_estimate_against_a_replay_of_the_same_trace(estimator):
@@ -114,7 +133,10 @@ def test_the_estimate_against_a_replay_of_the_same_trace(estimator):
 
 
 def test_laws_agree_with_the_truth_that_they_estimate(estimator):
-    values = [estimator.estimate(1500, "token", law).hit_ratio for law in ("kaplan_meier", "empirical", "posterior", "prior")]
+    values = [
+        estimator.estimate(1500, "token", law).hit_ratio
+        for law in ("kaplan_meier", "empirical", "posterior", "prior")
+    ]
     assert np.ptp(values) < 0.03
 
 
@@ -144,7 +166,9 @@ def test_the_finite_size_correction_fades_like_one_over_n():
     trace = synthetic_trace(ExponentialGaps(60.0), 2.0, 500)
     corrections = []
     for factor in (1, 8):
-        scaled = TraceEstimator(trace, 64, arrival_rate=2.0 * factor, prior=ExponentialGaps(60.0), replicates=0)
+        scaled = TraceEstimator(
+            trace, 64, arrival_rate=2.0 * factor, prior=ExponentialGaps(60.0), replicates=0
+        )
         corrections.append(scaled.finite_size_correction(600 * factor, "token", "prior"))
     assert 1e-4 < abs(corrections[0]) < 0.02
     assert corrections[0] / corrections[1] == pytest.approx(8, rel=0.15)

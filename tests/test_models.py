@@ -15,10 +15,18 @@ from mfmc.errors import InputError
 from mfmc.models import GIB, KVModel, Layers
 
 TOKEN_BYTES = {  # 2 x layers x KV heads x head dimension x 2 bytes; a latent model: layers x (512 + 64) x 2
-    "qwen3_8b": 147_456, "qwen3_0_6b": 114_688, "qwen3_32b": 262_144, "qwen3_30b_a3b": 98_304,
-    "llama3_8b": 131_072, "llama3_70b": 327_680, "mistral_7b": 131_072, "deepseek_v3": 70_272,
-    "gpt_oss_20b": 49_152, "gpt_oss_120b": 73_728, "qwen3_next_80b_a3b": 24_576,
-}  # fmt: skip
+    "qwen3_8b": 147_456,
+    "qwen3_0_6b": 114_688,
+    "qwen3_32b": 262_144,
+    "qwen3_30b_a3b": 98_304,
+    "llama3_8b": 131_072,
+    "llama3_70b": 327_680,
+    "mistral_7b": 131_072,
+    "deepseek_v3": 70_272,
+    "gpt_oss_20b": 49_152,
+    "gpt_oss_120b": 73_728,
+    "qwen3_next_80b_a3b": 24_576,
+}
 
 
 def configured(name: str, **changes) -> KVModel:
@@ -67,12 +75,24 @@ def test_quantised_caches_pay_for_their_scales():
 
 
 CONFIGS = {
-    "llama": ({"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096}, 131_072),
-    "no grouped heads": ({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}, 2 * 2 * 64 * 2),
-    "half precision": ({"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": 8, "torch_dtype": "float32"}, 64),
+    "llama": (
+        {"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096},
+        131_072,
+    ),
+    "no grouped heads": (
+        {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64},
+        2 * 2 * 64 * 2,
+    ),
+    "half precision": (
+        {"num_hidden_layers": 1, "num_attention_heads": 1, "hidden_size": 8, "torch_dtype": "float32"},
+        64,
+    ),
     "latent": ({"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}, 70_272),
-    "text part": ({"text_config": {"num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 4, "hidden_size": 9}}, 16),
-}  # fmt: skip
+    "text part": (
+        {"text_config": {"num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 4, "hidden_size": 9}},
+        16,
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -108,7 +128,11 @@ def test_bad_configs_are_one_line(text, tmp_path):
 
 
 def test_bad_layers_are_refused():
-    for bad in ({"count": 0, "kv_heads": 1, "head_dim": 1}, {"count": 1}, {"count": 1, "kv_heads": 1, "head_dim": 1, "latent_dim": 1}):
+    for bad in (
+        {"count": 0, "kv_heads": 1, "head_dim": 1},
+        {"count": 1},
+        {"count": 1, "kv_heads": 1, "head_dim": 1, "latent_dim": 1},
+    ):
         with pytest.raises(InputError):
             Layers(**bad)
     with pytest.raises(InputError, match=r"model\.dtype=bf17"):

@@ -8,16 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from synthetic_traces import synthetic_trace
 
 from mfmc import cli
 from mfmc.laws.gaps import ExponentialGaps
 from mfmc.results import read
-from synthetic_traces import synthetic_trace
 
 PARTIAL = [
-    "study=estimate", "estimate.source=partial", "estimate.accessed_blocks=38.9092", "estimate.hashable_blocks=22.5178",
-    "estimate.mean_lifetime_blocks=12.9220", "estimate.arrival_rate=1.5", "estimate.gap_mean=135", "capacities=[2275]",
-]  # fmt: skip
+    "study=estimate",
+    "estimate.source=partial",
+    "estimate.accessed_blocks=38.9092",
+    "estimate.hashable_blocks=22.5178",
+    "estimate.mean_lifetime_blocks=12.9220",
+    "estimate.arrival_rate=1.5",
+    "estimate.gap_mean=135",
+    "capacities=[2275]",
+]
 
 
 @pytest.fixture
@@ -34,7 +40,13 @@ def turns_file(tmp_path_factory) -> Path:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["conversation", "turn", "submitted_at", "prompt_tokens", "response_tokens"])
-        columns = (trace.conversation, trace.turn, trace.submitted_at, trace.new_prompt_tokens, trace.response_tokens)
+        columns = (
+            trace.conversation,
+            trace.turn,
+            trace.submitted_at,
+            trace.new_prompt_tokens,
+            trace.response_tokens,
+        )
         writer.writerows(zip(*(column.tolist() for column in columns)))
     return path
 
@@ -55,7 +67,8 @@ def refused(capsys, *argv: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("changes", "ratio"), [([], 0.171784), (["estimate.gap_mean=90"], 0.247641), (["estimate.arrival_rate=0.5"], 0.425302)]
+    ("changes", "ratio"),
+    [([], 0.171784), (["estimate.gap_mean=90"], 0.247641), (["estimate.arrival_rate=0.5"], 0.425302)],
 )
 def test_partial_information_gives_the_papers_values(here, changes, ratio):
     (row,) = run(*PARTIAL, *changes)["estimates"]
@@ -66,7 +79,8 @@ def test_partial_information_gives_the_papers_values(here, changes, ratio):
 
 def test_partial_information_from_a_file(here, capsys):
     Path("known.yaml").write_text(
-        "accessed_blocks: 38.9092\nhashable_blocks: 22.5178\nmean_lifetime_blocks: 12.9220\nmean_turns: 4.4694\n"
+        "accessed_blocks: 38.9092\nhashable_blocks: 22.5178\nmean_lifetime_blocks: 12.9220\nmean_turns:"
+        " 4.4694\n"
         "arrival_rate: 1.5\ngaps: {kind: gamma, shape: 1.0, mean: 135}\n"
     )
     argv = ["study=estimate", "estimate.source=partial", "estimate.file=known.yaml", "capacities=[2275]"]
@@ -87,8 +101,14 @@ def test_what_partial_information_lacks_is_said(here, capsys):
 
 
 def test_an_estimate_has_its_interval_its_error_and_the_exact_value(here, turns_file):
-    summary = run("study=estimate", f"trace.path={turns_file}", "trace.block_tokens=64", "capacities=[600]",
-                  "estimate.replicates=100", "estimate.gap_mean=60")  # fmt: skip
+    summary = run(
+        "study=estimate",
+        f"trace.path={turns_file}",
+        "trace.block_tokens=64",
+        "capacities=[600]",
+        "estimate.replicates=100",
+        "estimate.gap_mean=60",
+    )
     assert summary["accounting"] == "token" and summary["law"] == "kaplan_meier"
     assert summary["continues"] > summary["continues_seen"]
     for row in summary["estimates"]:
@@ -101,13 +121,23 @@ def test_an_estimate_has_its_interval_its_error_and_the_exact_value(here, turns_
 
 
 def test_a_plan_reaches_its_targets(here, turns_file):
-    summary = run("study=plan", "plan.source=trace", f"trace.path={turns_file}", "trace.block_tokens=64",
-                  "plan.hit_ratios=[0.2,0.9]", "plan.prefill_savings=[0.2]", "plan.budgets_gib=[4]", "plan.replicates=50",
-                  "plan.memory_prices=[1e-6,1e6]")  # fmt: skip
+    summary = run(
+        "study=plan",
+        "plan.source=trace",
+        f"trace.path={turns_file}",
+        "trace.block_tokens=64",
+        "plan.hit_ratios=[0.2,0.9]",
+        "plan.prefill_savings=[0.2]",
+        "plan.budgets_gib=[4]",
+        "plan.replicates=50",
+        "plan.memory_prices=[1e-6,1e6]",
+    )
     rows = {row["target"]: row for row in summary["plan"]}
     assert set(rows) == {"hit ratio 0.2", "prefill saving 0.2", "budget 4 GiB"}  # 0.9 lies above the ceiling
     goal = rows["hit ratio 0.2"]
-    assert goal["hit_ratio"] == pytest.approx(0.2) and rows["prefill saving 0.2"]["prefill_saving"] == pytest.approx(0.2)
+    assert goal["hit_ratio"] == pytest.approx(0.2) and rows["prefill saving 0.2"][
+        "prefill_saving"
+    ] == pytest.approx(0.2)
     assert goal["gib_low"] < goal["gib"] < goal["gib_high"]
     assert goal["gib"] == pytest.approx(goal["capacity"] * 147_456 * 64 / 2**30)
     assert rows["budget 4 GiB"]["capacity"] == 4 * 2**30 // (147_456 * 64)
@@ -134,14 +164,23 @@ def test_a_fitted_workload_runs(here, turns_file):
 def test_real_conversations_and_gaps_are_a_workload(here, turns_file):
     shared = ["workload=from_trace", f"workload.trace.path={turns_file}", "workload.block_tokens=64"]
     rows = run("study=mean_field", *shared, "capacities=[900]")["mean_field"]
-    estimated = run("study=estimate", f"trace.path={turns_file}", "trace.block_tokens=64", "capacities=[900]",
-                    "estimate.replicates=0", "estimate.exact=false", "estimate.replay=false")["estimates"]  # fmt: skip
+    estimated = run(
+        "study=estimate",
+        f"trace.path={turns_file}",
+        "trace.block_tokens=64",
+        "capacities=[900]",
+        "estimate.replicates=0",
+        "estimate.exact=false",
+        "estimate.replay=false",
+    )["estimates"]
     token = next(row for row in rows if row["accounting"] == "token" and row["capacity"] == 900)
     assert token["hit_ratio"] == pytest.approx(estimated[0]["hit_ratio"], rel=5e-3)
 
 
 def test_a_trace_without_clock_says_what_it_lacks(here, capsys):
-    Path("turns.csv").write_text("conv,turn,prompt_tokens,response_tokens\n" + "".join(f"a{i},1,9,9\na{i},2,9,9\n" for i in range(9)))
+    Path("turns.csv").write_text(
+        "conv,turn,prompt_tokens,response_tokens\n" + "".join(f"a{i},1,9,9\na{i},2,9,9\n" for i in range(9))
+    )
     line = refused(capsys, "study=mean_field", "workload=from_trace", "workload.trace.path=turns.csv")
     assert "workload.arrival_rate is not set" in line
     assert "estimate.arrival_rate" in refused(capsys, "study=estimate", "trace.path=turns.csv")
@@ -163,10 +202,17 @@ def test_the_report_of_a_trace(here, turns_file):
 @pytest.mark.parametrize("study", ["trace", "estimate", "plan", "fit"])
 def test_figures_are_drawn_from_results(here, turns_file, study):
     argv = {
-        "trace": [], "estimate": ["estimate.replicates=20", "estimate.exact=false"], "fit": ["fit.kinds=[exponential]"],
+        "trace": [],
+        "estimate": ["estimate.replicates=20", "estimate.exact=false"],
+        "fit": ["fit.kinds=[exponential]"],
         "plan": ["plan.source=trace", "plan.hit_ratios=[0.1]", "plan.exact=false", "plan.replicates=20"],
-    }[study]  # fmt: skip
-    assert cli.main([f"study={study}", f"trace.path={turns_file}", "capacities=[400]", *argv, "hydra.run.dir=drawn"]) == 0
+    }[study]
+    assert (
+        cli.main(
+            [f"study={study}", f"trace.path={turns_file}", "capacities=[400]", *argv, "hydra.run.dir=drawn"]
+        )
+        == 0
+    )
     from mfmc.plotting import drawings
 
     assert {path.stem for path in Path("drawn/figures").glob("*.png")} == set(drawings(study))

@@ -15,7 +15,9 @@ def read_mapping(path: str, key: str) -> dict[str, Any]:
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{key}={path}: cannot be read ({(error.strerror or str(error)).lower()})") from error
+        raise InputError(
+            f"{key}={path}: cannot be read ({(error.strerror or str(error)).lower()})"
+        ) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from mfmc.config.ranges import Count, Range
 from mfmc.errors import InputError
@@ -43,10 +43,16 @@ def build_model(section: ModelSection) -> KVModel:
     """The model that a section describes: `config`'s layers where it names a file."""
     from mfmc.models import KVModel, Layers
 
-    shared = {"tensor_parallel": section.tensor_parallel, "policy": section.policy, "scale_group": section.scale_group}
+    shared: dict[str, Any] = {
+        "tensor_parallel": section.tensor_parallel,
+        "policy": section.policy,
+        "scale_group": section.scale_group,
+    }
     if section.config is not None:
         return KVModel.from_huggingface(section.config, dtype=section.dtype, **shared)
     if not section.layers:
-        raise InputError("model.layers is empty: choose a model, model=qwen3_8b, or give model.config=path/to/config.json")
+        raise InputError(
+            "model.layers is empty: choose a model, model=qwen3_8b, or give model.config=path/to/config.json"
+        )
     layers = tuple(Layers(**asdict(group)) for group in section.layers)
     return KVModel(section.name, layers, section.dtype or "bf16", **shared)

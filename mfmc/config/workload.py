@@ -136,8 +136,9 @@ class ColumnsSection:
 
 @dataclass(kw_only=True)
 class WorkloadSection:
-    """Arrivals, conversations and gaps. Conversations come from laws (`turns` with `blocks` or `tokens`), from a CSV of
-    real ones (`path`), or from a trace (`trace.path`), which may give gaps and arrivals as well.
+    """Arrivals, conversations and gaps. Conversations come from laws (`turns` with `blocks` or `tokens`),
+    from a CSV of real ones (`path`), or from a trace (`trace.path`), which may give gaps and arrivals as
+    well.
     """
 
     name: str | None = None
@@ -293,21 +294,30 @@ def _from_trace(section: WorkloadSection, notes: list[str] | None) -> Workload:
 
     trace = load_trace(section.trace, "workload.trace")
     if section.path is not None:
-        raise InputError("workload.path and workload.trace.path are both set: conversations come from one of them")
+        raise InputError(
+            "workload.path and workload.trace.path are both set: conversations come from one of them"
+        )
     _refuse_laws(section, f"workload.trace.path={section.trace.path}")
     if section.block_tokens is None:
-        raise InputError("workload.block_tokens is not set: a trace in tokens needs the tokens of a block, such as 128")
+        raise InputError(
+            "workload.block_tokens is not set: a trace in tokens needs the tokens of a block, such as 128"
+        )
     if trace.clock != "shared" and section.arrival_rate is None:
         raise InputError(
-            f"workload.arrival_rate is not set, and {section.trace.path} has no common clock to read it from: give it"
+            f"workload.arrival_rate is not set, and {section.trace.path} has no common clock to read it"
+            " from: give it"
         )
     if trace.clock == "none" and section.gaps.kind is None:
-        raise InputError(f"workload.gaps.kind is not set, and {section.trace.path} carries no times: give a gap law")
+        raise InputError(
+            f"workload.gaps.kind is not set, and {section.trace.path} carries no times: give a gap law"
+        )
     rate = trace.arrival_rate(section.minimum_turns) if section.arrival_rate is None else section.arrival_rate
     gaps = trace_gaps(trace) if section.gaps.kind is None else build_law(section.gaps, "workload.gaps")
     if notes is not None:
         notes.extend(trace.describe())
-        notes.append(f"{rate:.6g} conversations a second, mean gap {float(gaps.mean):.6g} s ({type(gaps).__name__})")
+        notes.append(
+            f"{rate:.6g} conversations a second, mean gap {float(gaps.mean):.6g} s ({type(gaps).__name__})"
+        )
     table = trace.conversations(section.block_tokens, section.minimum_turns)
     return Workload(rate, gaps, conversations=RecordedConversations.from_tokens(*table))
 

@@ -1,7 +1,7 @@
 """Bootstrap over conversations: how far the estimate would move had other conversations come.
 
-Conversations are resampled with replacement, the sizes with their conversation and so are its gaps. Of a large
-trace they are first put into `UNITS` groups at random, which are then resampled: sums of independent
+Conversations are resampled with replacement, the sizes with their conversation and so are its gaps. Of a
+large trace they are first put into `UNITS` groups at random, which are then resampled: sums of independent
 conversations vary alike. F is taken on a grid of quantiles, where only differences between replicates matter;
 the interval is put around the estimate made with the full law.
 """
@@ -22,8 +22,8 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Sums over resampling units: [units] each; `blocks[accounting]` [units, 3]; `ended`, `cut` [units, grid]:
-    gaps that ended, and waits that the file cut, in each cell (grid[k], grid[k+1]].
+    """Sums over resampling units: [units] each; `blocks[accounting]` [units, 3]; `ended`, `cut` [units,
+    grid]: gaps that ended, and waits that the file cut, in each cell (grid[k], grid[k+1]].
     """
 
     conversations: np.ndarray
@@ -42,7 +42,9 @@ class Units:
         censored: np.ndarray,
         rng: np.random.Generator,
     ) -> Units:
-        """`owner` [conversations] and `gap_owner` [gaps] are whose they are; blocks[..] [conversations, 3]."""
+        """`owner` [conversations] and `gap_owner` [gaps] are whose they are; blocks[..] [conversations,
+        3].
+        """
         people = int(max(owner.max(initial=0), gap_owner.max(initial=0))) + 1
         units = min(people, UNITS)
         unit_of = rng.permutation(people) % units
@@ -129,7 +131,7 @@ def interval(estimate: float, resampled: np.ndarray, level: float = LEVEL) -> tu
     return float(estimate + low), float(estimate + high)
 
 
-def _laws(units: Units, weights: np.ndarray, law: str | Any) -> tuple[np.ndarray, np.ndarray]:
+def _laws(units: Units, weights: np.ndarray, law: Any) -> tuple[np.ndarray, np.ndarray]:
     """(grid, F on it per resample)."""
     if law == "empirical" or law == "kaplan_meier":
         ended, cut = weights @ units.ended, weights @ units.cut

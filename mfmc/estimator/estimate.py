@@ -1,9 +1,9 @@
 """The hit-ratio estimator (35)-(39) on a trace: three accountings, several laws of the gap, an interval.
 
-The token-exact accounting is the default: the practical model (33) counts one unhashable tail block a turn that no
-list of blocks can have (THEORY B9), and on ShareGPT lengths is 7 to 12 % off a literal replay where the token-exact
-one, from the same data, is about 1 % off. The default law of the gap is Kaplan and Meier's where the file's end cuts
-gaps, else the raw one.
+The token-exact accounting is the default: the practical model (33) counts one unhashable tail block a turn
+that no list of blocks can have (THEORY B9), and on ShareGPT lengths is 7 to 12 % off a literal replay where
+the token-exact one, from the same data, is about 1 % off. The default law of the gap is Kaplan and Meier's
+where the file's end cuts gaps, else the raw one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from mfmc.workload import Workload
 
 LAWS = ("kaplan_meier", "empirical", "posterior", "prior")
 DEFAULT_ACCOUNTING = "token"
-#: The exact law is computed up to so many turns a conversation and distinct sizes: beyond, its tables take minutes.
+#: The exact law is computed up to so many turns a conversation and distinct sizes: beyond, its tables take
+#: minutes.
 EXACT_TURNS, EXACT_SIZE, EXACT_KNOTS, EXACT_CONVERSATIONS = 150, 20_000, 128, 20_000
 
 
@@ -51,9 +52,10 @@ class Estimate:
 class TraceEstimator:
     """All that is estimated from one trace; every figure is computed when asked for, once.
 
-    trace: canonical turns. block_tokens: tokens of a block. minimum_turns: leave out shorter conversations (the
-    paper takes 2). arrival_rate: conversations per second, by default the trace's own. prior: a gap law that is
-    believed beforehand, beside those that the trace gives. replicates: bootstrap resamples, 0 for none.
+    trace: canonical turns. block_tokens: tokens of a block. minimum_turns: leave out shorter conversations
+    (the paper takes 2). arrival_rate: conversations per second, by default the trace's own. prior: a gap law
+    that is believed beforehand, beside those that the trace gives. replicates: bootstrap resamples, 0 for
+    none.
     """
 
     def __init__(
@@ -79,9 +81,7 @@ class TraceEstimator:
         self.replicates = replicates
         self._seed = seed
         if not self.laws:
-            raise InputError(
-                f"{trace.format} carries no times of turns: give a gap law (gap_mean or gaps)"
-            )
+            raise InputError(f"{trace.format} carries no times of turns: give a gap law (gap_mean or gaps)")
 
     def _gaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         gaps = self.trace.gaps()
@@ -126,7 +126,12 @@ class TraceEstimator:
         return self.laws[name]
 
     def estimate(
-        self, capacity: float, accounting: str = DEFAULT_ACCOUNTING, law: str | None = None, *, exact: bool = False
+        self,
+        capacity: float,
+        accounting: str = DEFAULT_ACCOUNTING,
+        law: str | None = None,
+        *,
+        exact: bool = False,
     ) -> Estimate:
         """The estimate for a memory of `capacity` blocks."""
         name = law or self.default_law
@@ -170,7 +175,11 @@ class TraceEstimator:
             rng = np.random.default_rng((self._seed, 1))
             weights = self._units.weights(self.replicates, rng)
             count = self.sums.turns.size
-            arrivals = rng.poisson(count, self.replicates) / count if self.measured_rate else np.ones(self.replicates)
+            arrivals = (
+                rng.poisson(count, self.replicates) / count
+                if self.measured_rate
+                else np.ones(self.replicates)
+            )
             rate = self.arrival_rate * np.append(1.0, np.maximum(arrivals, 1 / count))
             chosen = self.laws[name] if name == "prior" else name
             self._resampled[accounting, name] = Replicates.of(self._units, weights, accounting, rate, chosen)
@@ -212,7 +221,9 @@ class TraceEstimator:
         gaps = self._law(law)
         if isinstance(gaps, EmpiricalGaps):
             gaps = condensed(gaps, EXACT_KNOTS)
-        return finite_size_correction(Workload(self.arrival_rate, gaps, conversations=self.conversations), capacity, accounting)
+        return finite_size_correction(
+            Workload(self.arrival_rate, gaps, conversations=self.conversations), capacity, accounting
+        )
 
 
 def finite_size_correction(workload: Workload, capacity: float, accounting: str) -> float:

@@ -7,8 +7,8 @@ levels off at the probability that a turn is the last; given that another turn f
 
     F(t) = (1 - S(t)) / (1 - S(t_last)),
 
-a cure model (Maller and Zhou 1992), with t_last the longest gap seen among at least `FEWEST_AT_RISK` turns watched
-for so long. It needs a file much longer than the gaps, as S must have levelled off by then.
+a cure model (Maller and Zhou 1992), with t_last the longest gap seen among at least `FEWEST_AT_RISK` turns
+watched for so long. It needs a file much longer than the gaps, as S must have levelled off by then.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from mfmc.traces.table import Gaps, Trace
 MOST_KNOTS = 1 << 15
 #: Points of F that are kept where the exact law integrates between each two of them.
 SIMULATION_KNOTS = 256
-#: Of a file that cuts gaps, S is not followed to where fewer turns than this were watched: one gap would decide it.
+#: Of a file that cuts gaps, S is not followed to where fewer turns than this were watched: one gap would
+#: decide it.
 FEWEST_AT_RISK = 20
 
 
@@ -74,8 +75,8 @@ def kaplan_meier(seconds: np.ndarray, censored: np.ndarray) -> KaplanMeier:
 
 
 def trace_gaps(trace: Trace, most: int = SIMULATION_KNOTS) -> EmpiricalGaps:
-    """The gaps of a trace as a law to simulate from: Kaplan and Meier's where the file's end cuts some, else the raw
-    one, at `most` points of F.
+    """The gaps of a trace as a law to simulate from: Kaplan and Meier's where the file's end cuts some, else
+    the raw one, at `most` points of F.
     """
     seconds, censored = usable_gaps(trace.gaps())
     law = kaplan_meier(seconds, censored).law if censored.any() else empirical(seconds)
@@ -83,7 +84,9 @@ def trace_gaps(trace: Trace, most: int = SIMULATION_KNOTS) -> EmpiricalGaps:
 
 
 def from_cdf(times: np.ndarray, heights: np.ndarray) -> EmpiricalGaps:
-    """The law whose F joins (0, 0) and the points (times, heights) by lines; increasing, the last height 1."""
+    """The law whose F joins (0, 0) and the points (times, heights) by lines; increasing, the last height
+    1.
+    """
     positive = times > 0
     knots = np.concatenate([[0.0], times[positive]])
     values = np.concatenate([[0.0], heights[positive]])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.theory.mean_field import capacity_for, hit_ratio_slope
 from mfmc.workload import Workload
-
-STEPS = 6
 
 
 def plan_capacity(workload: Workload, hit_ratio: float, accounting: str = "whole") -> float:
@@ -14,22 +14,26 @@ def plan_capacity(workload: Workload, hit_ratio: float, accounting: str = "whole
     return capacity_for(workload, hit_ratio, accounting)
 
 
-def exact_capacity(workload: Workload, hit_ratio: float, accounting: str = "whole", tolerance: float = 1e-6) -> float:
-    """Blocks N at which the exact h(N) (THEORY B4) is `hit_ratio`, to `tolerance` in the hit ratio.
+def exact_capacity(workload: Workload, hit_ratio: float, accounting: str = "whole", tolerance: float = 0.0) -> int:
+    """The fewest whole blocks N whose exact h(N) (THEORY B4) reaches `hit_ratio`, or one within `tolerance`
+    of it.
 
-    Secant steps from the mean-field answer with its slope dh/dN: h(N) is smooth between whole N where sizes vary,
-    and a few steps suffice. Raises InputError as `plan_capacity` does.
+    Newton's steps with the mean-field slope dh/dN from the mean-field answer, kept inside what is already
+    known to be too little and enough. Raises InputError as `plan_capacity` does.
     """
-    capacity = capacity_for(workload, hit_ratio, accounting)
-    slope = float(hit_ratio_slope(workload, capacity, accounting))
-    error = hit_ratio_exact(workload, capacity, accounting) - hit_ratio
-    for _ in range(STEPS):
-        if abs(error) <= tolerance or slope <= 0:
-            break
-        previous, before = capacity, error
-        capacity = max(capacity - error / slope, capacity / 2)
+    start = capacity_for(workload, hit_ratio, accounting)
+    slope = float(hit_ratio_slope(workload, start, accounting))
+    too_little, enough = 0.0, math.inf
+    capacity = max(round(start), 1)
+    while enough - too_little > 1:
         error = hit_ratio_exact(workload, capacity, accounting) - hit_ratio
-        if error != before and capacity != previous:
-            measured = (error - before) / (capacity - previous)
-            slope = measured if measured > 0 else slope
-    return capacity
+        if abs(error) <= tolerance:
+            return capacity
+        if error < 0:
+            too_little = capacity
+        else:
+            enough = capacity
+        step = -error / slope if slope > 0 else math.copysign(capacity, -error)
+        lowest, highest = too_little + 1, min(enough - 1, 2 * capacity + 1)
+        capacity = int(min(max(round(capacity + step), lowest), highest)) if lowest <= highest else capacity
+    return int(enough)

@@ -20,10 +20,11 @@ MOST = 0.9999
 
 @dataclass(frozen=True)
 class Economics:
-    """Prices in any currency: `memory_price` per GiB and hour, `prefill_price` per million prompt tokens computed.
+    """Prices in any currency: `memory_price` per GiB and hour, `prefill_price` per million prompt tokens
+    computed.
 
-    bytes_of: of a cache full with so many blocks. accessed_tokens: tokens that a conversation's prompts hold in all.
-    token_share: tokens served over looked up, for one block served over looked up.
+    bytes_of: of a cache full with so many blocks. accessed_tokens: tokens that a conversation's prompts hold
+    in all. token_share: tokens served over looked up, for one block served over looked up.
     """
 
     memory_price: float
@@ -48,7 +49,8 @@ def best_capacity(workload: Any, economics: Economics, accounting: str = "whole"
     def cost(logarithm: float) -> float:
         return economics.hourly(workload, math.exp(logarithm), accounting)["cost"]
 
-    # The hit ratio is S-shaped in N where short gaps are rare, so the cost has several valleys: look for the lowest.
+    # The hit ratio is S-shaped in N where short gaps are rare, so the cost has several valleys: look for the
+    # lowest.
     points = [math.log(top) * i / 60 for i in range(61)]
     values = [cost(point) for point in points]
     lowest = min(range(61), key=values.__getitem__)

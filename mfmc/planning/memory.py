@@ -30,9 +30,9 @@ def cache_bytes(
 ) -> Callable[[float], float]:
     """Bytes of a cache that is full with N blocks, as a function of N.
 
-    N block sizes for a model whose layers all keep every token. For others the conversations in the cache decide: the
-    mean cost of a block over the law of `workload`, at the characteristic time that `moments` (a workload of
-    which only means need be known) has at N.
+    N block sizes for a model whose layers all keep every token. For others the conversations in the cache
+    decide: the mean cost of a block over the law of `workload`, at the characteristic time that `moments` (a
+    workload of which only means need be known) has at N.
     """
     if not model.depends_on_length:
         return lambda capacity: capacity * model.block_bytes(block_tokens)

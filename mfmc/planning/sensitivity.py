@@ -1,4 +1,6 @@
-"""How the hit ratio answers to memory, load and pace: exact derivatives of the mean field by automatic differentiation."""
+"""How the hit ratio answers to memory, load and pace: exact derivatives of the mean field by automatic
+differentiation.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,14 @@ from mfmc.errors import InputError
 from mfmc.theory.mean_field import hit_ratio
 from mfmc.workload import Workload
 
-#: Leaves of the gap laws that are times; all others (shapes, weights, probabilities) do not change with the pace.
+#: Leaves of the gap laws that are times; all others (shapes, weights, probabilities) do not change with the
+#: pace.
 TIMES = ("mean", "means", "low", "high", "knots")
 
 
 class Sensitivities(NamedTuple):
-    """dh/dN per block, dh/d(arrival rate) in units of time per conversation, dh/d(mean gap) per unit of time (all
-    gaps stretched alike), and the same as elasticities-of-1%: change of h for 1% more.
+    """dh/dN per block, dh/d(arrival rate) in units of time per conversation, dh/d(mean gap) per unit of time
+    (all gaps stretched alike), and the same as elasticities-of-1%: change of h for 1% more.
     """
 
     hit_ratio: float
@@ -31,7 +34,9 @@ class Sensitivities(NamedTuple):
 
 
 def sensitivities(workload: Workload, capacity: float, accounting: str = "whole") -> Sensitivities:
-    """Derivatives of the mean-field hit ratio at `capacity` blocks. Needs double precision to be switched on."""
+    """Derivatives of the mean-field hit ratio at `capacity` blocks. Needs double precision to be switched
+    on.
+    """
     if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         raise InputError("sensitivities need 64-bit types: call jax.config.update('jax_enable_x64', True) first")
 

@@ -1,4 +1,6 @@
-"""`study=estimate`: the hit ratio that a memory will have, from a trace or from known means, with its error."""
+"""`study=estimate`: the hit ratio that a memory will have, from a trace or from known means, with its
+error.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import numpy as np
 
 from mfmc.config.convert import convert
 from mfmc.config.known import read_mapping
-from mfmc.config.ranges import Positive, Range
+from mfmc.config.ranges import Range
 from mfmc.config.schema import Settings
 from mfmc.config.trace import TraceSection, load_trace
 from mfmc.config.workload import GapsSection, build_law
@@ -79,20 +81,20 @@ def from_known_means(config: Config, context: Context) -> Result:
     """(38) and (39) with estimates of A_R, A_H_hash, E[B] and F."""
     known = known_means(config.estimate)
     gaps = prior_law(known)
+    needed = {}
     for name in ("accessed_blocks", "hashable_blocks", "mean_lifetime_blocks", "arrival_rate"):
-        if getattr(known, name) is None:
+        needed[name] = getattr(known, name)
+        if needed[name] is None:
             raise InputError(f"estimate.{name} is not set: partial information needs it (or estimate.file)")
     if gaps is None:
         raise InputError("estimate.gap_mean is not set: give the mean gap, or a law in estimate.gaps")
-    workload = partial_workload(
-        known.arrival_rate, gaps, known.accessed_blocks, known.hashable_blocks, known.mean_lifetime_blocks,
-        known.mean_turns,
-    )  # fmt: skip
+    workload = partial_workload(gaps=gaps, mean_turns=known.mean_turns, **needed)
     accountings = chosen_accountings(config, workload.accountings)
     rows = [mean_field_row(workload, n, a) for a in accountings for n in sorted(config.capacities)]
     curve = curve_capacities(config.capacities)
     arrays = {"curve_capacity": curve} | {
-        f"curve_{name}": np.array([float(hit_ratio(workload, n, name)) for n in curve]) for name in accountings
+        f"curve_{name}": np.array([float(hit_ratio(workload, n, name)) for n in curve])
+        for name in accountings
     }
     means = {"arrival_rate": known.arrival_rate, "mean_gap": float(gaps.mean)}
     return Result(
@@ -109,7 +111,14 @@ def known_means(section: EstimateSection) -> KnownSection:
     if section.file is None:
         return section
     known = convert(KnownSection, read_mapping(section.file, "estimate.file"), "")
-    for name in ("accessed_blocks", "hashable_blocks", "mean_lifetime_blocks", "mean_turns", "arrival_rate", "gap_mean"):
+    for name in (
+        "accessed_blocks",
+        "hashable_blocks",
+        "mean_lifetime_blocks",
+        "mean_turns",
+        "arrival_rate",
+        "gap_mean",
+    ):
         if getattr(section, name) is not None:
             setattr(known, name, getattr(section, name))
     if section.gaps.kind is not None:
@@ -172,7 +181,11 @@ def growth_checks(rows: list[Row]) -> list[Check]:
         if len(values) > 1:
             grows = bool(np.all(np.diff(values) >= -1e-12))
             checks.append(
-                check(f"the estimate grows with the capacity, {name}", grows, f"{values[0]:.4f} to {values[-1]:.4f}")
+                check(
+                    f"the estimate grows with the capacity, {name}",
+                    grows,
+                    f"{values[0]:.4f} to {values[-1]:.4f}",
+                )
             )
     return checks
 
@@ -190,12 +203,15 @@ def _words(row: Row) -> str:
 def trace_estimator(
     section: TraceSection, known: PriorSection, replicates: int, context: Context, key: str
 ) -> TraceEstimator:
-    """The estimator of a trace with what is `known` beforehand; `key` is the place of `known`, for messages."""
+    """The estimator of a trace with what is `known` beforehand; `key` is the place of `known`, for
+    messages.
+    """
     trace = load_trace(section)
     context.notes.extend(trace.describe())
     if trace.clock != "shared" and known.arrival_rate is None:
         raise InputError(
-            f"{section.path} has no common clock, so no arrival process can be read from it: give {key}.arrival_rate"
+            f"{section.path} has no common clock, so no arrival process can be read from it: give"
+            f" {key}.arrival_rate"
         )
     return TraceEstimator(
         trace,
@@ -216,7 +232,11 @@ def from_trace(config: Config, context: Context) -> Result:
     chosen = "token" if "token" in accountings else accountings[-1]
     law = estimator.default_law
     capacities, curve = sorted(config.capacities), curve_capacities(config.capacities)
-    replayed = replay_trace(estimator, context, max(curve), config.estimate.warm_up) if config.estimate.replay else None
+    replayed = (
+        replay_trace(estimator, context, max(curve), config.estimate.warm_up)
+        if config.estimate.replay
+        else None
+    )
 
     everything = [
         with_errors(row_of(estimator, n, accounting, name), replayed)
@@ -291,12 +311,18 @@ def add_exact(rows: list[Row], estimator: TraceEstimator, context: Context) -> N
         return
     with context.progress("exact law", len(rows)) as advance:
         for row in rows:
-            row["exact"] = row["hit_ratio"] + estimator.finite_size_correction(row["capacity"], row["accounting"], row["law"])
+            row["exact"] = row["hit_ratio"] + estimator.finite_size_correction(
+                row["capacity"], row["accounting"], row["law"]
+            )
             advance()
 
 
 def curve_arrays(
-    estimator: TraceEstimator, curve: np.ndarray, accountings: tuple[str, ...], chosen: str, replayed: Replayed | None
+    estimator: TraceEstimator,
+    curve: np.ndarray,
+    accountings: tuple[str, ...],
+    chosen: str,
+    replayed: Replayed | None,
 ) -> dict[str, np.ndarray]:
     workload = estimator.workload()
     arrays = {"curve_capacity": curve}
@@ -316,12 +342,16 @@ def law_arrays(estimator: TraceEstimator) -> dict[str, np.ndarray]:
     longest = max(float(law.quantile(0.995)) for law in estimator.laws.values())
     shortest = min(float(law.quantile(0.005)) for law in estimator.laws.values())
     times = np.geomspace(max(shortest, longest * 1e-6), longest, 201)
-    return {"law_times": times} | {f"law_{name}": np.asarray(law.cdf(times)) for name, law in estimator.laws.items()}
+    return {"law_times": times} | {
+        f"law_{name}": np.asarray(law.cdf(times)) for name, law in estimator.laws.items()
+    }
 
 
 def _narrow(row: Row) -> Row:
     """A row for the terminal: without what is the same in all rows."""
-    return {name: value for name, value in row.items() if name not in ("capacity_tokens", "accounting", "law")}
+    return {
+        name: value for name, value in row.items() if name not in ("capacity_tokens", "accounting", "law")
+    }
 
 
 def _finding(row: Row, estimator: TraceEstimator) -> str:
@@ -331,26 +361,32 @@ def _finding(row: Row, estimator: TraceEstimator) -> str:
         share = "" if row["relative_error"] is None else f", {row['relative_error']:.1%} of it"
         actual = f"; replayed {row['replayed']:.4f}, absolute error {row['absolute_error']:.4f}{share}"
     return (
-        f"{row['capacity']:,} blocks ({row['capacity_tokens']:,} tokens): hit ratio {row['hit_ratio']:.4f}{between},"
+        f"{row['capacity']:,} blocks ({row['capacity_tokens']:,} tokens): hit ratio"
+        f" {row['hit_ratio']:.4f}{between},"
         f" T_C {row['characteristic_time']:.4g} s{actual}"
     )
 
 
 def _advice(estimator: TraceEstimator, replayed: Replayed | None) -> str:
     lines = [
-        "- Recommended: the token-exact accounting. It counts full blocks, as a prefix cache does; the practical"
-        " model's one tail block a turn is no list of blocks, and costs 7 to 12 % on ShareGPT lengths where the"
+        "- Recommended: the token-exact accounting. It counts full blocks, as a prefix cache does; the"
+        " practical"
+        " model's one tail block a turn is no list of blocks, and costs 7 to 12 % on ShareGPT lengths"
+        " where the"
         " token-exact one is about 1 % off.",
         f"- Law of the gap: {estimator.default_law.replace('_', '-')}"
         + (
-            f"; after correction for the file's end {estimator.kaplan_meier.continues:.1%} of the turns are followed"
+            f"; after correction for the file's end {estimator.kaplan_meier.continues:.1%} of the turns"
+            " are followed"
             f" by another ({estimator.kaplan_meier.seen:.1%} are seen to be)."
             if estimator.kaplan_meier
             else "."
         ),
-        "- `prior` is the law that was given, `posterior` the exponential law of the mean gap seen, `empirical` the"
+        "- `prior` is the law that was given, `posterior` the exponential law of the mean gap seen,"
+        " `empirical` the"
         " gaps seen.",
-        "- The interval resamples conversations; it does not cover arrivals that are not Poisson, nor a workload"
+        "- The interval resamples conversations; it does not cover arrivals that are not Poisson, nor a"
+        " workload"
         " that changes.",
     ]
     if replayed is not None:

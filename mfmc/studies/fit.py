@@ -14,8 +14,7 @@ from mfmc.config.trace import TraceSection, load_trace
 from mfmc.errors import InputError
 from mfmc.estimator import ConversationSums, kaplan_meier
 from mfmc.estimator.gap_laws import empirical, usable_gaps
-from mfmc.fitting import FAMILIES, Fit, compare_gaps, fit_turns
-from mfmc.fitting_sizes import BlockFit, fit_blocks
+from mfmc.fitting import FAMILIES, BlockFit, Fit, compare_gaps, fit_blocks, fit_turns
 from mfmc.studies.context import Context
 from mfmc.studies.result import Check, Result, check
 from mfmc.traces.table import Trace
@@ -67,13 +66,24 @@ def run(config: Config, context: Context) -> Result:
     }
     return Result(
         summary={
-            "gaps": {"count": int((~censored).sum()), "censored": int(censored.sum()), "fits": [row_of(f) for f in gaps]},
+            "gaps": {
+                "count": int((~censored).sum()),
+                "censored": int(censored.sum()),
+                "fits": [row_of(f) for f in gaps],
+            },
             "turns": [row_of(fit) for fit in turns],
             "blocks": blocks.summary(sums),
             "workload": settings,
         },
-        headline=[*findings(gaps, turns, blocks), "workload.yaml holds the best of each: mfmc workload=<this folder>/workload.yaml"],
-        tables={"table": [narrow(fit) for fit in gaps], "gap_fits": [row_of(f) for f in gaps], "turn_fits": [row_of(f) for f in turns]},
+        headline=[
+            *findings(gaps, turns, blocks),
+            "workload.yaml holds the best of each: mfmc workload=<this folder>/workload.yaml",
+        ],
+        tables={
+            "table": [narrow(fit) for fit in gaps],
+            "gap_fits": [row_of(f) for f in gaps],
+            "turn_fits": [row_of(f) for f in turns],
+        },
         arrays=gap_arrays(seconds, censored, gaps) | turn_arrays(sums, turns),
         checks=checks(gaps, turns, blocks, sums),
         files={"workload.yaml": write_mapping(settings, _comment(config, gaps[0], turns[0], blocks))},
@@ -86,8 +96,12 @@ def sampled_gaps(trace: Trace, config: Config, context: Context) -> tuple[np.nda
     if not (~censored).any():
         raise InputError(f"{config.trace.path} has no gaps between turns: there is no gap law to fit")
     if seconds.size > config.fit.sample:
-        chosen = np.random.default_rng(config.runtime.seed).choice(seconds.size, config.fit.sample, replace=False)
-        context.notes.append(f"{config.fit.sample:,} of {seconds.size:,} gaps and cut waits are fitted, drawn at random")
+        chosen = np.random.default_rng(config.runtime.seed).choice(
+            seconds.size, config.fit.sample, replace=False
+        )
+        context.notes.append(
+            f"{config.fit.sample:,} of {seconds.size:,} gaps and cut waits are fitted, drawn at random"
+        )
         seconds, censored = seconds[chosen], censored[chosen]
     return seconds, censored
 
@@ -98,7 +112,9 @@ def arrival_rate(trace: Trace, config: Config, context: Context) -> float:
         return config.fit.arrival_rate
     if trace.clock == "shared":
         return trace.arrival_rate(config.trace.minimum_turns)
-    context.notes.append(f"the trace has no arrivals: workload.yaml takes {FALLBACK_RATE:g} a second (fit.arrival_rate)")
+    context.notes.append(
+        f"the trace has no arrivals: workload.yaml takes {FALLBACK_RATE:g} a second (fit.arrival_rate)"
+    )
     return FALLBACK_RATE
 
 
@@ -131,7 +147,8 @@ def gap_settings(fit: Fit) -> Row:
 def row_of(fit: Fit) -> Row:
     """One row: criteria, and the parameters with their errors."""
     parameters = {
-        name: {"estimate": value, "standard_error": fit.standard_errors[name]} for name, value in fit.parameters.items()
+        name: {"estimate": value, "standard_error": fit.standard_errors[name]}
+        for name, value in fit.parameters.items()
     }
     return {
         "kind": fit.kind,
@@ -148,7 +165,8 @@ def row_of(fit: Fit) -> Row:
 def narrow(fit: Fit) -> Row:
     """A row for the terminal."""
     words = (
-        f"{name} {value:.4g}" + ("" if fit.standard_errors[name] is None else f" +- {fit.standard_errors[name]:.2g}")
+        f"{name} {value:.4g}"
+        + ("" if fit.standard_errors[name] is None else f" +- {fit.standard_errors[name]:.2g}")
         for name, value in fit.parameters.items()
     )
     return {"gaps": fit.kind, "aic": fit.aic, "ks": fit.ks, "parameters": ", ".join(words)}
@@ -174,7 +192,9 @@ def gap_arrays(seconds: np.ndarray, censored: np.ndarray, fits: list[Fit]) -> di
     arrays = {"times": times, "data": np.asarray(law.cdf(times))}
     # What can be seen is only up to the longest gap: fits are put on the same condition.
     top = float(seen.max()) if censored.any() else np.inf
-    return arrays | {f"fit_{fit.kind}": np.asarray(fit.law.cdf(times)) / float(fit.law.cdf(top)) for fit in fits}
+    return arrays | {
+        f"fit_{fit.kind}": np.asarray(fit.law.cdf(times)) / float(fit.law.cdf(top)) for fit in fits
+    }
 
 
 def turn_arrays(sums: ConversationSums, fits: list[Fit]) -> dict[str, np.ndarray]:
@@ -191,7 +211,11 @@ def turn_arrays(sums: ConversationSums, fits: list[Fit]) -> dict[str, np.ndarray
 def checks(gaps: list[Fit], turns: list[Fit], blocks: BlockFit, sums: ConversationSums) -> list[Check]:
     missed = [fit.kind for fit in (*gaps, *turns) if not fit.converged]
     return [
-        check("every fit converged", not missed, f"not: {', '.join(missed)}" if missed else f"{len(gaps) + len(turns)} fits"),
+        check(
+            "every fit converged",
+            not missed,
+            f"not: {', '.join(missed)}" if missed else f"{len(gaps) + len(turns)} fits",
+        ),
         check(
             "the fitted sizes keep E[B] within 5%",
             abs(blocks.lifetime / sums.moments("whole").allocated - 1) < 0.05,
@@ -203,6 +227,7 @@ def checks(gaps: list[Fit], turns: list[Fit], blocks: BlockFit, sums: Conversati
 def _comment(config: Config, gap: Fit, turn: Fit, blocks: BlockFit) -> str:
     return (
         f"Fitted by mfmc study=fit to {config.trace.path}\n"
-        f"Gaps: {gap.kind} (seconds), KS distance {gap.ks:.3f}. Turns: {turn.kind}, KS distance {turn.ks:.3f}.\n"
+        f"Gaps: {gap.kind} (seconds), KS distance {gap.ks:.3f}. Turns: {turn.kind}, KS distance"
+        f" {turn.ks:.3f}.\n"
         f"Block sizes: {blocks.words}."
     )

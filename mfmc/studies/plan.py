@@ -102,7 +102,8 @@ def capacities_asked(config: Config, plan: Planned, model: KVModel, context: Con
     for kind, goal, ratio in goals:
         if ratio >= plan.ceiling:
             context.notes.append(
-                f"{kind} {goal:g} cannot be reached: at most {plan.ceiling * (goal / ratio):.4f}, with endless memory"
+                f"{kind} {goal:g} cannot be reached: at most {plan.ceiling * (goal / ratio):.4f}, with"
+                " endless memory"
             )
             continue
         capacity = plan_capacity(plan.workload, ratio, plan.accounting)
@@ -211,7 +212,9 @@ def curve_arrays(config: Config, plan: Planned, curve: np.ndarray, replayed: Any
         arrays["curve_replayed"] = np.asarray(replayed.curve.hit_ratio(curve))
     for i, price in enumerate(config.plan.memory_prices):
         money = economics(config, plan, price)
-        arrays[f"cost_{i}"] = np.array([money.hourly(plan.workload, n, plan.accounting)["cost"] for n in curve])
+        arrays[f"cost_{i}"] = np.array(
+            [money.hourly(plan.workload, n, plan.accounting)["cost"] for n in curve]
+        )
     return arrays
 
 
@@ -231,7 +234,8 @@ def finding(row: Row, plan: Planned) -> str:
     actual = f"; replayed {row['replayed']:.4f}" if "replayed" in row else ""
     exact = f"; exactly {row['capacity_exact']:,.0f} blocks at finite N" if "capacity_exact" in row else ""
     return (
-        f"{row['target']}: {row['capacity']:,.0f} blocks = {row['tokens']:,.0f} tokens = {row['gib']:.4g} GiB{between},"
+        f"{row['target']}: {row['capacity']:,.0f} blocks = {row['tokens']:,.0f} tokens ="
+        f" {row['gib']:.4g} GiB{between},"
         f" hit ratio {row['hit_ratio']:.4f}{exact}{actual}"
     )
 
@@ -240,7 +244,8 @@ def knee_finding(row: Row) -> str:
     if row["capacity"] == 0:
         return f"at {row['memory_price']:g} per GiB-hour no cache pays for itself"
     return (
-        f"at {row['memory_price']:g} per GiB-hour the least cost is at {row['capacity']:,.0f} blocks = {row['gib']:.4g} GiB:"
+        f"at {row['memory_price']:g} per GiB-hour the least cost is at {row['capacity']:,.0f} blocks ="
+        f" {row['gib']:.4g} GiB:"
         f" {row['cost']:.4g} an hour against {row['cost_without_cache']:.4g} without a cache"
     )
 
@@ -248,16 +253,18 @@ def knee_finding(row: Row) -> str:
 def narrow(row: Row) -> Row:
     """A row for the terminal, in whole blocks."""
     left_out = ("prefill_saving", "tokens", "characteristic_time")
-    whole = {name: round(row[name]) for name in ("capacity", "capacity_exact") if name in row}
+    whole: Row = {name: round(row[name]) for name in ("capacity", "capacity_exact") if name in row}
     return {name: whole.get(name, value) for name, value in row.items() if name not in left_out}
 
 
 def _reading(plan: Planned, model: KVModel, replayed: Any) -> str:
     lines = [
-        f"- {plan.how}; {plan.accounting} accounting; blocks of {plan.block_tokens} tokens. Times are seconds where costs"
+        f"- {plan.how}; {plan.accounting} accounting; blocks of {plan.block_tokens} tokens. Times are"
+        " seconds where costs"
         " are given.",
         f"- {model.describe(plan.block_tokens)}.",
-        "- Sensitivities are derivatives of the mean-field hit ratio by automatic differentiation; `one percent` columns"
+        "- Sensitivities are derivatives of the mean-field hit ratio by automatic differentiation; `one"
+        " percent` columns"
         " are its change for 1% more. A stretched pace and a higher rate act alike.",
         f"- Prefill saving = {plan.token_share:.4f} x hit ratio: tokens served over tokens of all prompts.",
     ]

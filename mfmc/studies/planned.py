@@ -23,9 +23,10 @@ WARM_UP = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """`workload` has what the mean field needs; `exact_workload` the law of conversations, small enough for the finite-N
-    law (None: it is too large). `bytes_of`: of a cache full with so many blocks. `accessed_tokens`: tokens of a
-    conversation's prompts in all; `token_share`: share of tokens served per share of blocks served.
+    """`workload` has what the mean field needs; `exact_workload` the law of conversations, small enough for
+    the finite-N law (None: it is too large). `bytes_of`: of a cache full with so many blocks.
+    `accessed_tokens`: tokens of a conversation's prompts in all; `token_share`: share of tokens served per
+    share of blocks served.
     """
 
     how: str
@@ -60,12 +61,17 @@ def of_workload(config: Any, model: KVModel, context: Context) -> Planned:
     def replay(capacity: int) -> Replayed:
         from mfmc.lru import hit_ratio_curve, sample_accesses
 
-        stream = sample_accesses(context.key("plan"), workload, capacity, conversations=RESAMPLED_CONVERSATIONS)
+        stream = sample_accesses(
+            context.key("plan"), workload, capacity, conversations=RESAMPLED_CONVERSATIONS
+        )
         curve = hit_ratio_curve(stream, accounting, max_capacity=capacity)
-        return Replayed(curve, f"{RESAMPLED_CONVERSATIONS:,} conversations of the workload, sampled as stationary")
+        return Replayed(
+            curve, f"{RESAMPLED_CONVERSATIONS:,} conversations of the workload, sampled as stationary"
+        )
 
     return Planned(
-        how=f"workload {config.workload.name or 'given'} at {float(workload.arrival_rate):g} conversations per unit of time",
+        how=f"workload {config.workload.name or 'given'}, {float(workload.arrival_rate):g} conversations per"
+        " unit of time",
         workload=workload,
         exact_workload=workload,
         bytes_of=cache_bytes(model, block_tokens, workload, workload, accounting),
@@ -91,7 +97,8 @@ def of_trace(config: Any, model: KVModel, context: Context) -> Planned:
     workload, moments = estimator.workload(), estimator.sums.moments(accounting)
     tokens_served = moments.reusable * estimator.sums.block_tokens / estimator.sums.accessed_tokens
     return Planned(
-        how=f"{estimator.sums.turns.size:,} conversations of {config.trace.path} at {estimator.arrival_rate:.4g} a second,"
+        how=f"{estimator.sums.turns.size:,} conversations of {config.trace.path},"
+        f" {estimator.arrival_rate:.4g} a second,"
         f" gaps by the {estimator.default_law.replace('_', '-')} law",
         workload=workload,
         exact_workload=None if estimator.exact_refused else exact,

@@ -18,7 +18,9 @@ RESAMPLED_CONVERSATIONS = 20_000
 
 
 class Replayed(NamedTuple):
-    """Hit ratios at every capacity (token-exact, the deepest blocks leave first), and how they were replayed."""
+    """Hit ratios at every capacity (token-exact, the deepest blocks leave first), and how they were
+    replayed.
+    """
 
     curve: HitRatioCurve
     how: str
@@ -47,7 +49,9 @@ def _stream(estimator: TraceEstimator, context: Context, max_capacity: int) -> t
         return trace.accesses(block_tokens), "the file's own requests at their own times"
     if trace.clock == "per conversation":
         placed = trace.placed(estimator.arrival_rate, context.settings.runtime.seed)
-        return placed.accesses(block_tokens), "the file's conversations with their own gaps, at Poisson moments"
+        return placed.accesses(
+            block_tokens
+        ), "the file's conversations with their own gaps, at Poisson moments"
     from mfmc.lru import sample_accesses
 
     workload = Workload(
@@ -57,7 +61,8 @@ def _stream(estimator: TraceEstimator, context: Context, max_capacity: int) -> t
         context.key("replay"), workload, int(max_capacity), conversations=RESAMPLED_CONVERSATIONS
     )
     return stream, (
-        f"{RESAMPLED_CONVERSATIONS:,} conversations resampled from the file, Poisson arrivals, gaps drawn from the"
+        f"{RESAMPLED_CONVERSATIONS:,} conversations resampled from the file, Poisson arrivals, gaps"
+        " drawn from the"
         f" {estimator.default_law.replace('_', '-')} law"
     )
 

@@ -25,7 +25,9 @@ class Config(Settings):
 
 
 def run(config: Config, context: Context) -> Result:
-    """The tables of `mfmc.traces.validate_trace`, its sentences first; table `table` has the distributions."""
+    """The tables of `mfmc.traces.validate_trace`, its sentences first; table `table` has the
+    distributions.
+    """
     trace = load_trace(config.trace)
     found = validate_trace(trace, config.trace.block_tokens)
     arrays, sentences = found.pop("arrays"), found.pop("plain_words")
@@ -45,7 +47,9 @@ def run(config: Config, context: Context) -> Result:
 def tables(found: Row) -> dict[str, list[Row]]:
     """The parts of a validation that are rows, by name."""
     tests = found["assumptions"]
-    distributions = [{"quantity": name, **row} for name, row in found["distributions"].items() if row["count"]]
+    distributions = [
+        {"quantity": name, **row} for name, row in found["distributions"].items() if row["count"]
+    ]
     rejected = [
         {"reason": reason, "rows": entry["count"], "first_rows": ", ".join(map(str, entry["first_rows"]))}
         for reason, entry in found["rows"]["rejected"].items()
@@ -54,7 +58,9 @@ def tables(found: Row) -> dict[str, list[Row]]:
         "table": [_narrow(row) for row in distributions],
         "distributions": distributions,
         "rejected": rejected,
-        "treatments": [{"treatment": name, "count": count} for name, count in found["treatments"].items() if count],
+        "treatments": [
+            {"treatment": name, "count": count} for name, count in found["treatments"].items() if count
+        ],
         "sensitivity": found["sensitivity"],
         "constants": [{"constant": name, "value": value} for name, value in found["constants"].items()],
         "sizes_by_turns": tests["size_independence"].get("by_turns", []),
@@ -67,7 +73,9 @@ def tables(found: Row) -> dict[str, list[Row]]:
 
 def _narrow(row: Row) -> Row:
     """Columns that fit a terminal."""
-    return {name: row[name] for name in ("quantity", "count", "mean", "sd", "p50", "p99", "max") if name in row}
+    return {
+        name: row[name] for name in ("quantity", "count", "mean", "sd", "p50", "p99", "max") if name in row
+    }
 
 
 def kind_counts(trace: Any) -> dict[str, np.ndarray]:

@@ -1,7 +1,7 @@
 """Block increments of a trace as a law: the kind by likelihood, the means by what the estimator reads.
 
-Long conversations have shorter turns (THEORY B1), so a law of sizes that ignores M misses the reusable blocks. The
-law's `length_power` is therefore set so that A_H is the trace's, and `later` so that E[B] is.
+Long conversations have shorter turns (THEORY B1), so a law of sizes that ignores M misses the reusable
+blocks. The law's `length_power` is therefore set so that A_H is the trace's, and `later` so that E[B] is.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ MOST_POWER = 3.0
 
 @dataclass(frozen=True)
 class BlockFit:
-    """`settings`: the `blocks` section of a workload; first, later: E[Z_1] and E[Z_j | M = 2] in blocks; lifetime,
-    reusable: E[B] and A_H under it with the turn law.
+    """`settings`: the `blocks` section of a workload; first, later: E[Z_1] and E[Z_j | M = 2] in blocks;
+    lifetime, reusable: E[B] and A_H under it with the turn law.
     """
 
     settings: dict[str, Any]
@@ -36,7 +36,8 @@ class BlockFit:
     def words(self) -> str:
         """One line."""
         return (
-            f"{self.settings['kind']}, mean {self.first:.4g} blocks in the first turn and {self.later:.4g} in later ones of"
+            f"{self.settings['kind']}, mean {self.first:.4g} blocks in the first turn and"
+            f" {self.later:.4g} in later ones of"
             f" conversations of two turns, times (M/2)^{self.settings['length_power']:.3g}"
         )
 
@@ -104,7 +105,13 @@ def fit_blocks(table: ConversationTable, sums: ConversationSums, turn_pmf: np.nd
         mean = np.where(turn == 1, first, means.later_mean(later, power, turns))
         if kind == "poisson":
             likelihood = stats.poisson.logpmf(increment - 1, mean - 1).sum()
-            settings = {"kind": kind, "first": first - 1, "later": later, "first_minimum": 1, "later_minimum": 1}
+            settings = {
+                "kind": kind,
+                "first": first - 1,
+                "later": later,
+                "first_minimum": 1,
+                "later_minimum": 1,
+            }
         else:
             likelihood = stats.geom.logpmf(increment, 1 / mean).sum()
             settings = {"kind": kind, "first": first, "later": max(later, 1.0)}
