@@ -60,6 +60,7 @@ __version__ = "0.1.0"
 #: Public names that need optional or heavy packages, by the module that has them.
 _ON_FIRST_USE = {
     "accesses_from_arrays": "mfmc.lru",
+    "estimate_hit_ratio": "mfmc.estimator",
     "hit_ratio_curve": "mfmc.lru",
     "replay_lru": "mfmc.lru",
     "sample_accesses": "mfmc.lru",
@@ -108,6 +109,7 @@ __all__ = [
     "displacement_cdf",
     "displacement_quantile",
     "displacement_rate",
+    "estimate_hit_ratio",
     "hit_ratio",
     "hit_ratio_curve",
     "hit_ratio_exact",
