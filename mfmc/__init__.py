@@ -60,10 +60,13 @@ __version__ = "0.1.0"
 #: Public names that need optional or heavy packages, by the module that has them.
 _ON_FIRST_USE = {
     "accesses_from_arrays": "mfmc.lru",
+    "controlled_hit_ratio": "mfmc.variance_reduction",
     "estimate_hit_ratio": "mfmc.estimator",
     "hit_ratio_curve": "mfmc.lru",
     "replay_lru": "mfmc.lru",
     "sample_accesses": "mfmc.lru",
+    "rare_passage_probability": "mfmc.rare_events",
+    "rare_sup_probability": "mfmc.rare_events",
     "read_trace": "mfmc.traces",
     "validate_trace": "mfmc.traces",
 }
@@ -106,6 +109,7 @@ __all__ = [
     "characteristic_time",
     "characteristic_time_cdf",
     "characteristic_time_quantile",
+    "controlled_hit_ratio",
     "displacement_cdf",
     "displacement_quantile",
     "displacement_rate",
@@ -116,6 +120,8 @@ __all__ = [
     "hit_ratio_refined",
     "hit_ratio_slope",
     "mean_displacement",
+    "rare_passage_probability",
+    "rare_sup_probability",
     "read_trace",
     "replay_lru",
     "sample_accesses",

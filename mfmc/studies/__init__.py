@@ -53,6 +53,7 @@ STUDIES: dict[str, Study] = {
     "exact": Study("mfmc.studies.exact", "exact finite-N values and all bounds, without simulation"),
     "hit_ratio": Study("mfmc.studies.hit_ratio", "Theorems C.5 and C.6: h(N) five ways, and other policies than LRU"),
     "replay": Study("mfmc.studies.replay", "LRU over a stream or a trace: its whole curve beside the prediction"),
+    "rare_events": Study("mfmc.studies.rare_events", "deviation probabilities down to 1e-9, by exponential tilting"),
     "displacement": Study("mfmc.studies.displacement", "Theorem C.2: deviation of the displacement from its mean"),
     "characteristic_time": Study("mfmc.studies.characteristic_time", "Theorem C.4: the law of tau_C(j)"),
     "trace": Study("mfmc.studies.trace", "what is in a trace, and what the estimator can be trusted with there"),
