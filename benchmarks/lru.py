@@ -37,9 +37,7 @@ from mfmc.lru import (
 CONTINUATION, MEAN_GAP, RATE, CAPACITY = 0.7, 135.0, 1.5, 2275
 
 
-def turns(
-    rng: np.random.Generator, rate: float, begin: float, end: float, first_id: int
-) -> tuple[np.ndarray, ...]:
+def turns(rng: np.random.Generator, rate: float, begin: float, end: float, first_id: int) -> tuple[np.ndarray, ...]:
     """Time, conversation, history and new blocks of every turn of the conversations that arrive in [begin,
     end).
     """
@@ -100,9 +98,7 @@ def libcachesim_lru(stream: AccessStream, capacity: int, folder: str) -> Callabl
     records.tofile(path)
 
     def run() -> float:
-        reader = TraceReader(
-            str(path), TraceType.ORACLE_GENERAL_TRACE, ReaderInitParam(ignore_obj_size=False)
-        )
+        reader = TraceReader(str(path), TraceType.ORACLE_GENERAL_TRACE, ReaderInitParam(ignore_obj_size=False))
         return LRU(capacity).process_trace(reader)[0]
 
     return run
@@ -143,6 +139,7 @@ def compare(accesses: int, scale: int, rounds: int) -> dict[str, float]:
 def grow(largest: int, scale: int) -> list[dict[str, float]]:
     """The whole curve of chunked streams of 10^6 accesses and up: seconds, slope in log-log, peak memory."""
     rows, capacity = [], scale * CAPACITY
+    hit_ratio_curve_of_chunks(chunks(10**5, 10**5, scale), capacity, backend="numba")  # compiles
     accesses = 10**6
     while accesses <= largest:
         making = 0.0
@@ -162,8 +159,9 @@ def grow(largest: int, scale: int) -> list[dict[str, float]]:
         seconds = time.perf_counter() - begin - making
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         rows.append({"accesses": curve.accesses, "seconds": seconds, "peak_gib": peak})
+        speed = curve.accesses / seconds / 1e6
         print(
-            f"{curve.accesses:>11d} accesses {seconds:8.2f} s {curve.accesses / seconds / 1e6:8.1f} M accesses/s, "
+            f"{curve.accesses:>11d} accesses {seconds:8.2f} s {speed:6.1f} M accesses/s, "
             f"peak memory {peak:.2f} GiB, h({capacity}) = {float(curve.hit_ratio(capacity)):.5f}"
         )
         accesses *= 10
@@ -174,17 +172,11 @@ def grow(largest: int, scale: int) -> list[dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--accesses", type=int, default=4_000_000, help="of the stream that all are compared on"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--accesses", type=int, default=4_000_000, help="of the stream that all are compared on")
     parser.add_argument("--scale", type=int, default=10, help="of the paper's rate and memory")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument(
-        "--long", type=int, default=100_000_000, help="accesses of the longest chunked stream"
-    )
+    parser.add_argument("--long", type=int, default=100_000_000, help="accesses of the longest chunked stream")
     parser.add_argument("--json", type=Path, help="write the figures here as well")
     arguments = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
