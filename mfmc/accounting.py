@@ -71,9 +71,7 @@ def sequences(
         size = total
     elif tokens is not None:
         before = _previous(total, first)
-        size = histories_from_tokens(
-            total, np.minimum(total, before), first | (total < before), size_of_block
-        )
+        size = histories_from_tokens(total, np.minimum(total, before), first | (total < before), size_of_block)
     else:
         size = running_sum(grown, first)
 
@@ -139,9 +137,7 @@ def _first_rows(turn: ArrayLike) -> NDArray[np.bool_]:
     follows[1:] = turn[1:] == turn[:-1] + 1
     if not np.all(first | follows):
         row = int(np.argmin(first | follows))
-        raise InputError(
-            f"turn row {row} is {turn[row]}: a conversation's rows are turns 1, 2, 3, .. in order"
-        )
+        raise InputError(f"turn row {row} is {turn[row]}: a conversation's rows are turns 1, 2, 3, .. in order")
     return first
 
 

@@ -69,9 +69,7 @@ def test_numba_and_xla_serve_what_the_reference_serves(stream, capacity, evictio
         for backend in replay.BACKENDS:
             got = replay_lru(stream, capacity, accounting, eviction=eviction, backend=backend)
             np.testing.assert_array_equal(got.served, expected, err_msg=f"{accounting} {backend}")
-            np.testing.assert_array_equal(
-                got.hit, (expected == stream.sizes(accounting).reuse) & (expected > 0)
-            )
+            np.testing.assert_array_equal(got.hit, (expected == stream.sizes(accounting).reuse) & (expected > 0))
 
 
 @given(streams(), st.sampled_from(replay.EVICTIONS), st.sampled_from((None, 17, 300)))
@@ -82,9 +80,7 @@ def test_the_curve_is_the_replay_at_every_capacity(stream, eviction, max_capacit
     for accounting in stream.accountings:
         replays = [replay_lru(stream, n, accounting, eviction=eviction, backend="numba") for n in capacities]
         whole = dict(eviction=eviction, max_capacity=max_capacity)
-        curves = [
-            hit_ratio_curve(stream, accounting, backend=backend, **whole) for backend in replay.BACKENDS
-        ]
+        curves = [hit_ratio_curve(stream, accounting, backend=backend, **whole) for backend in replay.BACKENDS]
         options = dict(eviction=eviction, backend="numba")
         chunks = slices(stream, 11)
         curves.append(hit_ratio_curve_of_chunks(chunks, max_capacity, accounting, **options))
@@ -92,13 +88,9 @@ def test_the_curve_is_the_replay_at_every_capacity(stream, eviction, max_capacit
             np.testing.assert_array_equal(curve.served(capacities), [r.served.sum() for r in replays])
             np.testing.assert_array_equal(curve.hits(capacities), [r.hit.sum() for r in replays])
             np.testing.assert_array_equal(curve.hit_ratio(capacities), [r.hit_ratio for r in replays])
-            np.testing.assert_array_equal(
-                curve.request_hit_ratio(capacities), [r.request_hit_ratio for r in replays]
-            )
+            np.testing.assert_array_equal(curve.request_hit_ratio(capacities), [r.request_hit_ratio for r in replays])
             if accounting == "token":
-                np.testing.assert_array_equal(
-                    curve.token_hit_ratio(capacities), [r.token_hit_ratio for r in replays]
-                )
+                np.testing.assert_array_equal(curve.token_hit_ratio(capacities), [r.token_hit_ratio for r in replays])
 
 
 @given(streams(kinds=("grows", "tokens")), st.integers(0, ROWS - 1), st.sampled_from((2**62, 9)))
@@ -152,9 +144,7 @@ def test_sizes_beyond_32_bits():
     assert 0 < np.count_nonzero(expected) < ROWS - 4
     for backend in replay.BACKENDS:
         np.testing.assert_array_equal(replay_lru(stream, capacity, backend=backend).served, expected)
-        np.testing.assert_array_equal(
-            hit_ratio_curve(stream, backend=backend).served(capacity), expected.sum()
-        )
+        np.testing.assert_array_equal(hit_ratio_curve(stream, backend=backend).served(capacity), expected.sum())
     with jax.enable_x64(False):
         with pytest.raises(InputError, match="enable jax_enable_x64"):
             replay_lru(stream, capacity, backend="xla")

@@ -53,12 +53,8 @@ def test_replay_meets_the_exact_law_where_censoring_would_show(oracle, name):
 
 def test_practical_replay_meets_the_exact_law(oracle):
     workload = oracle_workload(oracle)
-    got = replayed_hit_ratio(
-        KEY, workload, [64], "practical", conversations=25_000, replications=12, backend="numba"
-    )
-    assert (
-        abs(got.estimate[0] - oracle["scm_poisson_blocks"]["h_prac_exact"]["64"]) < 4 * got.standard_error[0]
-    )
+    got = replayed_hit_ratio(KEY, workload, [64], "practical", conversations=25_000, replications=12, backend="numba")
+    assert abs(got.estimate[0] - oracle["scm_poisson_blocks"]["h_prac_exact"]["64"]) < 4 * got.standard_error[0]
 
 
 def flow_deviations(streams, horizon):
@@ -144,17 +140,13 @@ def test_a_longer_warm_up_changes_nothing_that_is_counted():
     while sampling.brought_in_front(_from(stream, filled), "whole", start - filled) <= 200:
         filled -= 1
     short = replay_lru(_from(stream, filled), 200, backend="numba")
-    np.testing.assert_array_equal(
-        short.hit[start - filled :], replay_lru(stream, 200, backend="numba").hit[start:]
-    )
+    np.testing.assert_array_equal(short.hit[start - filled :], replay_lru(stream, 200, backend="numba").hit[start:])
 
 
 def test_batch_means_and_replications_give_one_error(oracle):
     workload = oracle_workload(oracle, capacity=256)
     many = replayed_hit_ratio(KEY, workload, [256], conversations=3_000, replications=30, backend="numba")
-    long = batch_means(
-        replay_lru(sample_accesses(KEY, workload, 256, 90_000), 256, backend="numba"), batches=30
-    )
+    long = batch_means(replay_lru(sample_accesses(KEY, workload, 256, 90_000), 256, backend="numba"), batches=30)
     assert abs(long.value - many.estimate[0]) < 5 * np.hypot(long.standard_error, many.standard_error[0])
     assert 0.5 < long.standard_error / many.standard_error[0] < 2
 
@@ -180,8 +172,7 @@ def _from(stream, start):
     """The accesses from ``start`` on, all counted."""
     end = len(stream)
     cut = {
-        name: getattr(stream, name)[start:]
-        for name in ("time", "conversation", "history", "shared", "row", "final")
+        name: getattr(stream, name)[start:] for name in ("time", "conversation", "history", "shared", "row", "final")
     }
     previous = stream.previous[start:] - start
     return replace(

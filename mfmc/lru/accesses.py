@@ -109,9 +109,7 @@ class AccessStream:
     def _sizes(self, accounting: str) -> Sizes:
         if accounting == "token":
             if self.tokens is None or self.shared_tokens is None:
-                raise InputError(
-                    "accounting 'token' needs token counts: make the stream with tokens and block_tokens"
-                )
+                raise InputError("accounting 'token' needs token counts: make the stream with tokens and block_tokens")
             size, shared = self.tokens, self.shared_tokens
         else:
             size, shared = self.history, self.shared
@@ -173,9 +171,7 @@ def accesses_from_arrays(
         increments = _checked("new", new, row, least=0)
         size = np.empty_like(increments)
         size[by_conversation] = running_sum(increments[by_conversation], previous[by_conversation] < 0)
-        _require(
-            "new", increments, size > 0, "a conversation's first access allocates at least one block", row
-        )
+        _require("new", increments, size > 0, "a conversation's first access allocates at least one block", row)
         shared = size - increments
     elif total is not None and shared_tokens is not None and block_tokens is not None:
         size, shared = _histories_of_prompts(total, shared_tokens, block_tokens, previous, by_conversation)
@@ -201,9 +197,7 @@ def _shared(
     fresh = _checked(new_name, new, row, least=0)
     _require(new_name, fresh, fresh <= size, f"it cannot allocate more than the {size_name} it leaves", row)
     kept = ~seen | (size - fresh <= before)
-    _require(
-        size_name, size, kept, f"without {new_name} it exceeds the conversation's {size_name} before", row
-    )
+    _require(size_name, size, kept, f"without {new_name} it exceeds the conversation's {size_name} before", row)
     return size - fresh
 
 
@@ -282,9 +276,7 @@ def _refuse_overflow(size: Integers) -> None:
         raise InputError("the sizes add up to 2^62 blocks or more: give them in larger blocks")
 
 
-def _require(
-    name: str, values: NDArray, good: NDArray[np.bool_], message: str, row: Integers | None = None
-) -> None:
+def _require(name: str, values: NDArray, good: NDArray[np.bool_], message: str, row: Integers | None = None) -> None:
     """Refuse the first offending row of the input (``row`` maps values in time order back to it)."""
     if good.all():
         return

@@ -57,9 +57,7 @@ class HitRatioCurve:
     def token_hit_ratio(self, capacity: ArrayLike) -> NDArray[np.float64]:
         """Tokens served over tokens looked up."""
         if self.tokens_served is None or self.tokens_looked_up is None:
-            raise InputError(
-                "a token-weighted ratio needs token counts: make the stream with tokens and block_tokens"
-            )
+            raise InputError("a token-weighted ratio needs token counts: make the stream with tokens and block_tokens")
         return self.tokens_served(self._checked(capacity)) / self.tokens_looked_up
 
     def _checked(self, capacity: ArrayLike) -> Integers:
@@ -91,9 +89,7 @@ def hit_ratio_curve(
     if moves.moved is not stream.sizes(accounting).reuse:  # contents shrink
         from .long_streams import hit_ratio_curve_of_chunks, slices
 
-        return hit_ratio_curve_of_chunks(
-            slices(stream), max_capacity, accounting, eviction=eviction, backend=backend
-        )
+        return hit_ratio_curve_of_chunks(slices(stream), max_capacity, accounting, eviction=eviction, backend=backend)
     begin, end, _ = stream.counted.indices(len(stream))
     limit = NO_LIMIT if max_capacity is None else checked_capacity(max_capacity)
     if backend == "xla":
@@ -124,16 +120,12 @@ def hit_ratio_curve(
 class Counts:
     """The counts of a curve in the making."""
 
-    def __init__(
-        self, stream: AccessStream, accounting: str, eviction: str, max_capacity: int | None
-    ) -> None:
+    def __init__(self, stream: AccessStream, accounting: str, eviction: str, max_capacity: int | None) -> None:
         self.accounting, self.eviction, self.max_capacity = accounting, eviction, max_capacity
         near = 8 * len(stream) + 2**16 if max_capacity is None else max_capacity + 1
         limit = NO_LIMIT if max_capacity is None else max_capacity + 1
         self.with_tokens = stream.tokens is not None
-        self.served, self.hits, self.tokens = (
-            Growth(Tally(near, limit), Tally(near, limit)) for _ in range(3)
-        )
+        self.served, self.hits, self.tokens = (Growth(Tally(near, limit), Tally(near, limit)) for _ in range(3))
         self.looked_up = self.accesses = self.tokens_looked_up = 0
 
     def add(self, stream: AccessStream, piece: slice, displaced: Integers, moved: Integers) -> None:

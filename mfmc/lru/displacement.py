@@ -22,9 +22,7 @@ from .two_pointer import at
 PIECE = 1 << 16  # accesses whose displacements are handed over at a time: they stay in the processor's cache
 
 
-def displacements(
-    moves: Moves, begin: int, end: int, limit: int
-) -> Iterator[tuple[slice, NDArray[np.int64]]]:
+def displacements(moves: Moves, begin: int, end: int, limit: int) -> Iterator[tuple[slice, NDArray[np.int64]]]:
     """Consecutive pieces of begin..end-1 with D(prev(e), e); -1 where there is none or it exceeds ``limit``.
 
     The array is overwritten by the next piece. Needs contents that never shrink (moved <= held at prev).
@@ -75,9 +73,7 @@ def _look_back(following, held, taken, begin, limit, mark, owner, slot_of, regis
 
 
 @njit(cache=True, nogil=True)
-def _advance(
-    previous, following, held, moved, start, limit, mark, owner, removed, tree, slot_of, registers, displaced
-):
+def _advance(previous, following, held, moved, start, limit, mark, owner, removed, tree, slot_of, registers, displaced):
     n, slots = len(held), len(mark)
     used, inserted, horizon = registers
     for i in range(len(displaced)):

@@ -46,8 +46,7 @@ class Draws:
         rows = {
             field.name: values[kept]
             for field in fields(self)
-            if field.name not in ("lengths", "block_tokens")
-            and (values := getattr(self, field.name)) is not None
+            if field.name not in ("lengths", "block_tokens") and (values := getattr(self, field.name)) is not None
         }
         return replace(self, lengths=self.lengths - skipped, **rows)
 
@@ -125,9 +124,7 @@ def _(law: RecordedConversations, rng: np.random.Generator, arriving: int, waiti
     return replace(drawn, tokens=tokens[rows], new_tokens=new_tokens[rows], block_tokens=law.block_tokens)
 
 
-def _turns(
-    law: ConversationLaw, rng: np.random.Generator, arriving: int, waiting: int
-) -> tuple[Integers, Integers]:
+def _turns(law: ConversationLaw, rng: np.random.Generator, arriving: int, waiting: int) -> tuple[Integers, Integers]:
     """M of every conversation, and 1, 2, .., M along each."""
     pmf = law.turn_pmf()
     gaps = np.maximum(np.arange(len(pmf)) - 1, 0)

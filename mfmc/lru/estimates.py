@@ -72,9 +72,7 @@ def batch_means(replay: Replay, batches: int = 32) -> Estimate:
     time = stream.time[counted]
     content = stream.sizes(replay.accounting).content[counted]
     if len(time) < batches or batches < 2:
-        raise InputError(
-            f"{len(time)} counted accesses in {batches} batches: expected at least 2 batches and as many"
-        )
+        raise InputError(f"{len(time)} counted accesses in {batches} batches: expected at least 2 batches and as many")
     edges = np.linspace(time[0], time[-1], batches + 1)
     batch = np.clip(np.searchsorted(edges, time, side="right") - 1, 0, batches - 1)
     served = np.bincount(batch, weights=replay.served[counted], minlength=batches)

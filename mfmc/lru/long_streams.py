@@ -55,9 +55,7 @@ def hit_ratio_curve_of_chunks(
     counts = None
     for chunk in chunks:
         if chunk.time[0] < carried.time:
-            raise InputError(
-                f"a chunk begins at time {chunk.time[0]}, before the last one ended ({carried.time})"
-            )
+            raise InputError(f"a chunk begins at time {chunk.time[0]}, before the last one ended ({carried.time})")
         carried, displaced, moved = _step(carried, chunk, accounting, eviction, limit, backend)
         if counts is None:
             counts = Counts(chunk, accounting, eviction, max_capacity)

@@ -50,8 +50,7 @@ def _word(total: int) -> type:
         return np.uint32
     if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         raise InputError(
-            f"the stream allocates {total} blocks, too many for 32 bits: enable jax_enable_x64, "
-            "or backend='numba'"
+            f"the stream allocates {total} blocks, too many for 32 bits: enable jax_enable_x64, or backend='numba'"
         )
     return np.uint64
 

@@ -64,9 +64,7 @@ def clairvoyant(stream: AccessStream, capacity: int, accounting: str) -> NDArray
 POLICIES: dict[str, Policy] = {"lru": lru, "fifo": fifo, "timeout": timeout, "clairvoyant": clairvoyant}
 
 
-def replay_policy(
-    stream: AccessStream, capacity: int, policy: str = "lru", accounting: str = "whole"
-) -> Replay:
+def replay_policy(stream: AccessStream, capacity: int, policy: str = "lru", accounting: str = "whole") -> Replay:
     """The stream under a policy, as `replay_lru` gives it for LRU."""
     if policy not in POLICIES:
         raise InputError(f"policy {policy!r} is unknown: choose one of {', '.join(POLICIES)}")

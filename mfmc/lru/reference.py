@@ -91,7 +91,5 @@ def practical_displacement(stream: AccessStream) -> Integers:
             displacement.append(2**62)
             continue
         between = range(s + 1, e)
-        displacement.append(
-            sum(new[i] for i in between) + sum(hashable[i] for i in between if previous[i] < s)
-        )
+        displacement.append(sum(new[i] for i in between) + sum(hashable[i] for i in between if previous[i] < s))
     return np.array(displacement, dtype=np.int64)
