@@ -81,7 +81,10 @@ class TraceEstimator:
         self.replicates = replicates
         self._seed = seed
         if not self.laws:
-            raise InputError(f"{trace.format} carries no times of turns: give a gap law (gap_mean or gaps)")
+            raise InputError(
+                f"{trace.format} has no gap between two turns of which the second keeps the first: give a gap law (gap_mean or"
+                " gaps)"
+            )
 
     def _gaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         gaps = self.trace.gaps()
@@ -175,11 +178,7 @@ class TraceEstimator:
             rng = np.random.default_rng((self._seed, 1))
             weights = self._units.weights(self.replicates, rng)
             count = self.sums.turns.size
-            arrivals = (
-                rng.poisson(count, self.replicates) / count
-                if self.measured_rate
-                else np.ones(self.replicates)
-            )
+            arrivals = rng.poisson(count, self.replicates) / count if self.measured_rate else np.ones(self.replicates)
             rate = self.arrival_rate * np.append(1.0, np.maximum(arrivals, 1 / count))
             chosen = self.laws[name] if name == "prior" else name
             self._resampled[accounting, name] = Replicates.of(self._units, weights, accounting, rate, chosen)

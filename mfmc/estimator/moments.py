@@ -32,9 +32,7 @@ class Moments:
         for name in ("allocated", "reusable", "content"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
-                raise InputError(
-                    f"{name} is {value}: expected a number of blocks per conversation, 0 or more"
-                )
+                raise InputError(f"{name} is {value}: expected a number of blocks per conversation, 0 or more")
         if not 0 < self.allocated <= self.content * (1 + 1e-9):
             raise InputError(
                 f"a conversation allocates {self.allocated:g} blocks and looks up {self.content:g}: expected"
@@ -65,15 +63,11 @@ class PartialWorkload(Workload):
     def __post_init__(self) -> None:
         rate = self.arrival_rate
         if isinstance(rate, int | float) and not (rate > 0 and math.isfinite(rate)):
-            raise InputError(
-                f"arrival_rate={rate!r}: expected a positive number of conversations per unit time"
-            )
+            raise InputError(f"arrival_rate={rate!r}: expected a positive number of conversations per unit time")
 
     @property
     def law(self) -> Any:
-        raise InputError(
-            "only means of the conversations are known: this needs conversations, or laws of them"
-        )
+        raise InputError("only means of the conversations are known: this needs conversations, or laws of them")
 
     @property
     def accountings(self) -> tuple[str, ...]:
@@ -142,9 +136,7 @@ class ConversationSums:
             sums = np.stack([np.add.reduceat(column, starts) for column in counted], axis=1).astype(float)
             sums[:, 1] -= counted.reuse[last]
             blocks[name] = sums
-        return cls(
-            blocks, np.add.reduceat(total, starts).astype(float), lengths.astype(float), table.block_tokens
-        )
+        return cls(blocks, np.add.reduceat(total, starts).astype(float), lengths.astype(float), table.block_tokens)
 
     def moments(self, accounting: str) -> Moments:
         """Their means."""

@@ -26,6 +26,7 @@ from mfmc.workload import Workload
 
 Row = dict[str, Any]
 CURVE_POINTS = 41
+FEW_CONVERSATIONS = 30
 
 
 @dataclass(kw_only=True)
@@ -93,8 +94,7 @@ def from_known_means(config: Config, context: Context) -> Result:
     rows = [mean_field_row(workload, n, a) for a in accountings for n in sorted(config.capacities)]
     curve = curve_capacities(config.capacities)
     arrays = {"curve_capacity": curve} | {
-        f"curve_{name}": np.array([float(hit_ratio(workload, n, name)) for n in curve])
-        for name in accountings
+        f"curve_{name}": np.array([float(hit_ratio(workload, n, name)) for n in curve]) for name in accountings
     }
     means = {"arrival_rate": known.arrival_rate, "mean_gap": float(gaps.mean)}
     return Result(
@@ -210,8 +210,7 @@ def trace_estimator(
     context.notes.extend(trace.describe())
     if trace.clock != "shared" and known.arrival_rate is None:
         raise InputError(
-            f"{section.path} has no common clock, so no arrival process can be read from it: give"
-            f" {key}.arrival_rate"
+            f"{section.path} has no common clock, so no arrival process can be read from it: give {key}.arrival_rate"
         )
     return TraceEstimator(
         trace,
@@ -232,11 +231,7 @@ def from_trace(config: Config, context: Context) -> Result:
     chosen = "token" if "token" in accountings else accountings[-1]
     law = estimator.default_law
     capacities, curve = sorted(config.capacities), curve_capacities(config.capacities)
-    replayed = (
-        replay_trace(estimator, context, max(curve), config.estimate.warm_up)
-        if config.estimate.replay
-        else None
-    )
+    replayed = replay_trace(estimator, context, max(curve), config.estimate.warm_up) if config.estimate.replay else None
 
     everything = [
         with_errors(row_of(estimator, n, accounting, name), replayed)
@@ -248,6 +243,7 @@ def from_trace(config: Config, context: Context) -> Result:
     if config.estimate.exact:
         add_exact(best, estimator, context)
     arrays = curve_arrays(estimator, curve, accountings, chosen, replayed) | law_arrays(estimator)
+    note_small_memories(capacities, estimator, context)
     checks = growth_checks(best)
     headline = [_finding(row, estimator) for row in best][:8]
     return Result(
@@ -274,6 +270,17 @@ def from_trace(config: Config, context: Context) -> Result:
         checks=checks,
         sections={"Which estimate": _advice(estimator, replayed)},
     )
+
+
+def note_small_memories(capacities: list[int], estimator: TraceEstimator, context: Context) -> None:
+    """The mean field is for memories that hold many conversations; say where one holds few."""
+    size = float(estimator.sums.blocks["token"][:, 2].sum() / estimator.sums.turns.sum())
+    few = [n for n in capacities if n < FEW_CONVERSATIONS * size]
+    if few:
+        context.notes.append(
+            f"memories of {max(few):,} blocks and less hold fewer than {FEW_CONVERSATIONS} contexts of the mean"
+            f" size, {size:,.0f} blocks: the mean field is rough there; trust the replay, or the exact column"
+        )
 
 
 def row_of(estimator: TraceEstimator, capacity: int, accounting: str, law: str) -> Row:
@@ -342,16 +349,12 @@ def law_arrays(estimator: TraceEstimator) -> dict[str, np.ndarray]:
     longest = max(float(law.quantile(0.995)) for law in estimator.laws.values())
     shortest = min(float(law.quantile(0.005)) for law in estimator.laws.values())
     times = np.geomspace(max(shortest, longest * 1e-6), longest, 201)
-    return {"law_times": times} | {
-        f"law_{name}": np.asarray(law.cdf(times)) for name, law in estimator.laws.items()
-    }
+    return {"law_times": times} | {f"law_{name}": np.asarray(law.cdf(times)) for name, law in estimator.laws.items()}
 
 
 def _narrow(row: Row) -> Row:
     """A row for the terminal: without what is the same in all rows."""
-    return {
-        name: value for name, value in row.items() if name not in ("capacity_tokens", "accounting", "law")
-    }
+    return {name: value for name, value in row.items() if name not in ("capacity_tokens", "accounting", "law")}
 
 
 def _finding(row: Row, estimator: TraceEstimator) -> str:

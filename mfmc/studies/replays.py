@@ -36,7 +36,8 @@ def replay_trace(estimator: TraceEstimator, context: Context, max_capacity: int,
 
     stream, how = _stream(estimator, context, max_capacity)
     if stream.counted == slice(None):
-        begin, end = stream.time[0], _last_arrival(stream)
+        begin = stream.time[0]
+        end = _last_arrival(stream) if estimator.trace.clock == "per conversation" else stream.time[-1]
         counted = np.searchsorted(stream.time, [begin + warm_up * (end - begin), np.nextafter(end, np.inf)])
         stream = replace(stream, counted=slice(*map(int, counted)))
         how += f"; the first {warm_up:.0%} of the time is not counted"
@@ -49,17 +50,13 @@ def _stream(estimator: TraceEstimator, context: Context, max_capacity: int) -> t
         return trace.accesses(block_tokens), "the file's own requests at their own times"
     if trace.clock == "per conversation":
         placed = trace.placed(estimator.arrival_rate, context.settings.runtime.seed)
-        return placed.accesses(
-            block_tokens
-        ), "the file's conversations with their own gaps, at Poisson moments"
+        return placed.accesses(block_tokens), "the file's conversations with their own gaps, at Poisson moments"
     from mfmc.lru import sample_accesses
 
     workload = Workload(
         estimator.arrival_rate, estimator.laws[estimator.default_law], conversations=estimator.conversations
     )
-    stream = sample_accesses(
-        context.key("replay"), workload, int(max_capacity), conversations=RESAMPLED_CONVERSATIONS
-    )
+    stream = sample_accesses(context.key("replay"), workload, int(max_capacity), conversations=RESAMPLED_CONVERSATIONS)
     return stream, (
         f"{RESAMPLED_CONVERSATIONS:,} conversations resampled from the file, Poisson arrivals, gaps"
         " drawn from the"
@@ -68,5 +65,5 @@ def _stream(estimator: TraceEstimator, context: Context, max_capacity: int) -> t
 
 
 def _last_arrival(stream: AccessStream) -> float:
-    """After it only the conversations that are left go on, and the cache sees less than the arrival rate."""
+    """Of conversations that were placed: after it the cache sees less than the arrival rate."""
     return float(stream.time[stream.previous < 0].max())
