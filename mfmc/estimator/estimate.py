@@ -82,8 +82,8 @@ class TraceEstimator:
         self._seed = seed
         if not self.laws:
             raise InputError(
-                f"{trace.format} has no gap between two turns of which the second keeps the first: give a gap law (gap_mean or"
-                " gaps)"
+                f"{trace.format} has no gap between two turns of which the second keeps the first:"
+                " give a gap law (gap_mean or gaps)"
             )
 
     def _gaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
