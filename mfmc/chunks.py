@@ -1,7 +1,7 @@
 """Finished chunks of replications on disk, so that an interrupted run continues where it was.
 
-A chunk is a function of the simulation, its arguments (the key among them) and its indices: files are named by
-exactly these, hence one folder may hold those of many simulations and of several processes at once.
+A chunk is a function of the simulation, its arguments (the key among them) and its indices. Files are named
+by exactly these, hence one folder may hold those of many simulations and of several processes at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Chunks:
         return Chunks(self.folder / digest.hexdigest()[:16])
 
     def read(self, indices: np.ndarray, structure: Callable[[], Any]) -> Any | None:
-        """The result of these replications if it is there and whole; `structure()` is the kind of tree it is."""
+        """These replications' result if it is there and whole; `structure()` is the kind of tree it is."""
         try:
             with np.load(self._path(indices)) as stored:
                 leaves = [stored[f"arr_{i}"] for i in range(len(stored.files))]

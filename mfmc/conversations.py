@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mfmc.buckets import round_up
 from mfmc.laws import alias
 from mfmc.laws.alias import CountTable
 from mfmc.laws.quantile_table import QuantileTable, lookup, quantile_table, residual_table
@@ -85,7 +86,7 @@ def window(workload: Workload, horizon: float, accountings: tuple[str, ...]) -> 
             tables, alias.poisson_table(each), quantile_table(workload.gaps), residual_table(workload.gaps, horizon),
             np.float64(horizon),
         ),
-        Shape(lanes, 32 * math.ceil(steps / 32)),
+        Shape(lanes, 32 * round_up(math.ceil(steps / 32))),
     )
 
 

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mfmc.buckets import padded, round_up
 from mfmc.conversations import Accesses, Shape, Window, walk, window
 from mfmc.errors import InputError
 from mfmc.laws import alias
@@ -38,7 +39,8 @@ class _Measures(NamedTuple):
     edges: jax.Array  # E D_N at the cell edges, float64 [cells + 1]
     allocated: jax.Array  # arrival_rate * E[sum new]: E D_N(t) = allocated t + reusable I(t)
     reusable: jax.Array
-    reuse_below: jax.Array  # sum_{r <= y} r a(r) at index y, float64 [largest + 1]
+    reuse_below: jax.Array  # sum_{r <= y} r a(r) at index y, float64, at least [largest + 1]
+    largest: jax.Array  # size of a history, int64
     sizes: alias.AliasTable  # reuse_j by turn asked for
     address: jax.Array  # uint32 [turns asked for]
 
@@ -171,7 +173,7 @@ def _problem(workload, capacity, horizon, length, times, turns, accountings) -> 
     turn_pmf = workload.law.turn_pmf()
     per_time = rate * float(turn_pmf @ np.arange(turn_pmf.size))  # accesses per unit time
     sup_cells = 1 << max(4, round(math.log2(max(per_time * horizon, 1) / _PER_CELL)))
-    cells = sup_cells + (math.ceil(sup_cells * (length / horizon - 1) - 1e-9) if length > horizon else 0)
+    cells = sup_cells + (round_up(math.ceil(sup_cells * (length / horizon - 1) - 1e-9)) if length > horizon else 0)
     edges = _edges(horizon, length, sup_cells, cells)
     measures, near = [], 0.0
     for name in accountings:
@@ -183,10 +185,11 @@ def _problem(workload, capacity, horizon, length, times, turns, accountings) -> 
         measures.append(
             _Measures(
                 np.asarray(mean_displacement(workload, edges, name)),
-                np.float64(rate * profile.allocated), np.float64(rate * profile.reusable), below, sizes, address,
+                np.float64(rate * profile.allocated), np.float64(rate * profile.reusable), padded(below),
+                np.int64(below.size - 1), sizes, address,
             )
         )
-    buffer = 32 * math.ceil((1.4 * near + _PER_CELL * (30 + 2 * times.size + 3 * len(turns))) / 32)
+    buffer = 32 * round_up(math.ceil((1.4 * near + _PER_CELL * (30 + 2 * times.size + 3 * len(turns))) / 32))
     buffer = min(buffer, shape.lanes * shape.steps)
     problem = _Problem(
         tables, workload.gaps, tuple(measures), np.int64(capacity), np.float64(horizon), times
@@ -269,7 +272,7 @@ def _wanted_cells(problem: _Problem, sizes: _Sizes, edges, thresholds) -> jax.Ar
     wanted = jnp.zeros(sizes.cells, bool).at[_cell(problem, sizes, problem.times)].set(True)
     for measures, edge, threshold in zip(problem.measures, edges, thresholds):
         wanted = wanted.at[: sizes.sup_cells].max(_may_hold_sup(measures.edges, edge, sizes.sup_cells))
-        wanted |= _may_hold_passage(edge, problem.capacity, measures.reuse_below.shape[0])
+        wanted |= _may_hold_passage(edge, problem.capacity, measures.largest + 1)
         crossing = jnp.searchsorted(edge[1:], threshold, side="right")
         wanted = wanted.at[crossing].set(True, mode="drop")
     return wanted
@@ -294,9 +297,9 @@ def _may_hold_sup(mean: jax.Array, edge: jax.Array, sup_cells: int) -> jax.Array
     return upper > at_edges
 
 
-def _may_hold_passage(edge: jax.Array, capacity: jax.Array, largest: int) -> jax.Array:
-    """Cells in which a content of some size below `largest` may leave: N - largest < D <= N somewhere inside."""
-    return (edge[1:] > capacity - largest) & (edge[:-1] <= capacity)
+def _may_hold_passage(edge: jax.Array, capacity: jax.Array, above: jax.Array) -> jax.Array:
+    """Cells in which a content of some size below `above` may leave: N - above < D <= N somewhere inside."""
+    return (edge[1:] > capacity - above) & (edge[:-1] <= capacity)
 
 
 def _look_into(accesses: Accesses, wanted: jax.Array, count: int, buffer: int) -> tuple[_Events, jax.Array]:

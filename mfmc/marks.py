@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mfmc.buckets import padded
 from mfmc.laws import alias
 from mfmc.laws.alias import AliasTable
 from mfmc.laws.conversations import ConversationLaw
@@ -139,7 +140,7 @@ def _node_marks(law: Any, accountings: tuple[str, ...], residence_share: float) 
     remaining = ends[np.searchsorted(ends, np.arange(nodes.last.size))] - np.arange(nodes.last.size) + 1.0
     p = weight / weight.sum()
     steps = Steps(float(p @ remaining), float(p @ remaining**2), 0.0)
-    return NodeMarks(start, start_address[0], packed, rows), steps
+    return NodeMarks(start, start_address[0], padded(packed), rows), steps
 
 
 def _token_marks(

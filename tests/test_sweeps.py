@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
 from mfmc import plotting
+from mfmc.buckets import padded, round_up
 from mfmc.cli import main
 from mfmc.collect import collect
 from mfmc.config import compose
 from mfmc.config.sweeps import planned_jobs, sweep_folder
+from mfmc.config.workload import build_workload
+from mfmc.displacement import _problem, passage_length
 from mfmc.errors import InputError
 from mfmc.fingerprint import fingerprint
 from mfmc.plotting_sweeps import FIGURES
 from mfmc.results import read_table
 from mfmc.studies import mean_field
+from mfmc.theory.mean_field import characteristic_time
 
 FAST = ["study=mean_field", "plots=false", "capacities=[100,1000]"]
-TINY = ["study=displacement", "workload=scm", "capacities=[100]", "runtime.replications=8", "plots=false"]
+TINY = ["study=displacement", "workload=scm", "capacities=[100]", "runtime.replications=64", "plots=false"]
 
 
 @pytest.fixture
@@ -190,20 +199,54 @@ def test_a_job_computes_the_same_alone_and_after_others(here):
     assert Path("sweep/2/arrays.npz").read_bytes() != Path("alone/arrays.npz").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("launcher", "package"),
-    [("joblib", "hydra_plugins.hydra_joblib_launcher"), ("submitit_local", "hydra_plugins.hydra_submitit_launcher"),
-     ("ray", "hydra_plugins.hydra_ray_launcher")],
-)  # fmt: skip
-def test_every_launcher_gives_the_same_tables(here, launcher, package):
+LAUNCHERS = {"processes": "joblib", "slurm_here": "submitit", "cluster": "ray"}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_every_launcher_gives_the_same_tables(here, launcher):
+    plugin = f"hydra_plugins.hydra_{LAUNCHERS[launcher]}_launcher"
+    if not installed(plugin):
+        pytest.skip(f"pip install 'mfmc[parallel-{LAUNCHERS[launcher]}]' to test this")
+    # Processes of their own, as a user has them: launchers start workers, and plugins are found when Hydra starts.
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    for folder, more in (("basic", []), ("other", [f"hydra/launcher={launcher}"])):
+        command = [sys.executable, "-m", "mfmc", *TINY, "-m", "runtime.seed=1,2", f"hydra.sweep.dir={folder}", *more]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    assert numbers(Path("other")) == numbers(Path("basic")) != {}
+
+
+def installed(module: str) -> bool:
     try:
-        found = importlib.util.find_spec(package)
+        return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
-        found = None
-    if not found:
-        pytest.skip(f"{package} is not installed")
-    command = [*TINY, "-m", "runtime.seed=1,2"]
-    assert main([*command, "hydra.sweep.dir=basic"]) == 0
-    preset = ["hydra/launcher=submitit_local"] if launcher == "submitit_local" else [f"runtime/launcher={launcher}"]
-    assert main([*command, *preset, "hydra.sweep.dir=other"]) == 0
-    assert numbers(Path("other")) == numbers(Path("basic"))
+        return False
+
+
+# --- programs -----------------------------------------------------------------------------------------------
+
+
+def programs(workloads, capacity: int) -> set:
+    """Sizes and shapes that decide which program is compiled for these workloads."""
+    found = set()
+    for workload in workloads:
+        time = float(characteristic_time(workload, capacity))
+        length = passage_length(workload, capacity)
+        problem, sizes = _problem(workload, capacity, time, length, np.array([time]), (1,), ("whole",))
+        leaves, structure = jax.tree_util.tree_flatten(problem)
+        found.add((sizes, structure, tuple(np.shape(leaf) for leaf in leaves)))
+    return found
+
+
+def test_a_sweep_over_the_load_compiles_a_handful_of_programs():
+    """Ten loads from half to twice the workload's own, one memory: as many programs as there are sizes of buffers."""
+    base = build_workload(compose.configured(["workload=scm"]).workload)
+    assert len(programs([base.scaled(ratio) for ratio in np.linspace(0.5, 2, 10)], 1024)) <= 6
+
+
+def test_sizes_are_rounded_up_by_little():
+    for size in (0, 1, 7, 9, 100, 1025, 10**6 + 1):
+        assert size <= round_up(size) <= max(1.25 * size, 8)
+    table = padded(np.arange(10.0).reshape(2, 5))
+    assert table.shape == (2, 8) and table[0].tolist() == [0, 1, 2, 3, 4, 4, 4, 4]
+    assert len({round_up(size) for size in range(1, 1025)}) < 40

@@ -13,6 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mfmc.buckets import padded
+
 _BITS = 5  # bits of a row's address that hold log2 of its number of cells
 _ADDRESS = 30  # bits of an address, so that two of them and a few flags fit into 64
 
@@ -31,14 +33,14 @@ def build(rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[AliasTable, np.nda
         bits = int(len(probability) - 1).bit_length()
         threshold, alias = _vose(probability, 1 << bits)
         cells.append(threshold << np.uint64(32) | (alias + offset).astype(np.uint64))
-        padded = np.zeros((1 << bits, outcome.shape[1]), dtype=np.int32)
-        padded[: len(outcome)] = outcome
-        values.append(padded)
+        filled = np.zeros((1 << bits, outcome.shape[1]), dtype=np.int32)
+        filled[: len(outcome)] = outcome
+        values.append(filled)
         addresses.append(offset << _BITS | bits)
         offset += 1 << bits
     if offset >= 1 << (_ADDRESS - _BITS):
         raise ValueError(f"{offset} cells of alias tables: more than an address of {_ADDRESS - _BITS} bits can hold")
-    table = AliasTable(np.concatenate(cells), np.ascontiguousarray(np.concatenate(values).T))
+    table = AliasTable(padded(np.concatenate(cells)), padded(np.ascontiguousarray(np.concatenate(values).T)))
     return table, np.array(addresses, dtype=np.uint32)
 
 
@@ -91,7 +93,7 @@ def poisson_table(rate: float) -> CountTable:
 
     spread = 9 * np.sqrt(rate) + 40
     first, last = max(0, int(rate - spread)), int(rate + spread)
-    return CountTable(np.int64(first), poisson.cdf(np.arange(first, last), rate))
+    return CountTable(np.int64(first), padded(poisson.cdf(np.arange(first, last), rate)))
 
 
 def poisson(table: CountTable, uniform: jax.Array) -> jax.Array:

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mfmc.buckets import padded
 from mfmc.errors import InputError
 from mfmc.laws.inversion import gap_functions, residual_functions, solve_quantile
 from mfmc.laws.knot_table import KnotTable, piecewise_table
@@ -181,7 +182,7 @@ def _refine(law: GapLaw, inverse: Callable) -> HermiteTable:
             rows, bits = rows[bad], bits + 1
     sizes = np.array([piece.shape[0] for piece in pieces])
     return HermiteTable(
-        coefficients=np.concatenate(pieces).ravel(),
+        coefficients=padded(np.concatenate(pieces).ravel()),
         octave_start=(np.cumsum(sizes) - sizes).astype(np.int32),
         octave_bits=np.log2(sizes).astype(np.int32),
     )
