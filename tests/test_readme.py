@@ -21,7 +21,8 @@ SMALL = {"validate": ["capacities=[100]"], "cache_budget": ["cache_budget.conver
          "hit_ratio": ["capacities=[100]"],
          "rare_events": ["capacities=[200]", "epsilons=[0.5]", "rare_events.samples=500"]}
 #: Names of files in the README -> files in shared/traces.
-FILES = {"turns.csv.gz": "sharegpt_turns.csv.gz", "agentic_steps.csv.gz": "agentic_steps.csv.gz"}
+FILES = {"turns.csv.gz": "sharegpt_turns.csv.gz", "agentic_steps.csv.gz": "agentic_steps.csv.gz",
+         "trace.jsonl.gz": "mooncake_conversation.jsonl.gz"}
 
 
 def arguments(line: str, traces: Path | None) -> list[str]:
