@@ -32,19 +32,30 @@ HORIZON, TIMES, TURN = 1.6, (0.4, 0.8), 2
 
 def scm(capacity: int) -> mfmc.Workload:
     return mfmc.Workload(
-        LAMBDA0 * capacity, mfmc.ExponentialGaps(1.0), mfmc.GeometricTurns(0.7, 80),
+        LAMBDA0 * capacity,
+        mfmc.ExponentialGaps(1.0),
+        mfmc.GeometricTurns(0.7, 80),
         mfmc.PoissonBlocks(1.0, 3.0, later_minimum=2),
     )
 
 
 def conversations(workload: mfmc.Workload) -> float:
     """Expected number per replication."""
-    return workload.arrival_rate * (HORIZON + float(workload.gaps.residence(HORIZON)) * (workload.profile().mean_turns - 1))
+    return workload.arrival_rate * (
+        HORIZON + float(workload.gaps.residence(HORIZON)) * (workload.profile().mean_turns - 1)
+    )
 
 
 def run_mfmc(capacity: int, replications: int, seed: int) -> mfmc.DisplacementPaths:
     return mfmc.simulate_displacement(
-        jax.random.key(seed), scm(capacity), capacity, HORIZON, replications, times=TIMES, turns=(TURN,), length=HORIZON,
+        jax.random.key(seed),
+        scm(capacity),
+        capacity,
+        HORIZON,
+        replications,
+        times=TIMES,
+        turns=(TURN,),
+        length=HORIZON,
     )["whole"]
 
 
@@ -83,15 +94,24 @@ def compare(capacity: int, replications: int, repeats: int, pool: ProcessPoolExe
     against_all = statistics.median(b / a for a, b in zip(ours, parallel))
     per = conversations(scm(capacity))
     a, b = statistics.median(ours), statistics.median(theirs)
-    print(f"N = {capacity:>9,}   mfmc {replications / a:10,.0f} replications/s {per * replications / a / 1e6:7.1f} M conversations/s")
-    print(f"               numpy {replications / b:10,.0f} replications/s {per * replications / b / 1e6:7.1f} M conversations/s")
+    print(
+        f"N = {capacity:>9,}   mfmc {replications / a:10,.0f} replications/s"
+        f" {per * replications / a / 1e6:7.1f} M conversations/s"
+    )
+    print(
+        f"               numpy {replications / b:10,.0f} replications/s"
+        f" {per * replications / b / 1e6:7.1f} M conversations/s"
+    )
     print(f"               ratio {ratio:.2f} (numpy on {cores} processes: {against_all:.2f})")
     sup = np.concatenate([part.sup for part in parts])
     z = (paths.sup.mean() - sup.mean()) / np.hypot(paths.sup.std(), sup.std()) * np.sqrt(replications)
     passage = np.concatenate([part.passage for part in parts])
     z2 = (paths.passage.mean() - passage.mean()) / np.hypot(paths.passage.std(), passage.std()) * np.sqrt(replications)
-    print(f"               mean sup {paths.sup.mean():.6f} and {sup.mean():.6f} (z = {z:+.2f}), mean tau {paths.passage.mean():.6f}"
-          f" and {passage.mean():.6f} (z = {z2:+.2f})")
+    print(
+        f"               mean sup {paths.sup.mean():.6f} and {sup.mean():.6f} (z = {z:+.2f}),"
+        f" mean tau {paths.passage.mean():.6f}"
+        f" and {passage.mean():.6f} (z = {z2:+.2f})"
+    )
     return a / replications
 
 
@@ -111,7 +131,11 @@ def main() -> None:
     cost[1_000_000] = seconds(run_mfmc, 1_000_000, replications, 1)[0] / replications
     n = np.array(list(cost), dtype=float)
     slope = np.polyfit(np.log(n), np.log(list(cost.values())), 1)[0]
-    print("cost per replication: " + ", ".join(f"{c * 1e3:.3g} ms at N = {k:,}" for k, c in cost.items()) + f"; slope {slope:.3f} in N")
+    print(
+        "cost per replication: "
+        + ", ".join(f"{c * 1e3:.3g} ms at N = {k:,}" for k, c in cost.items())
+        + f"; slope {slope:.3f} in N"
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"peak memory {peak:.2f} GiB")
 

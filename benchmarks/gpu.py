@@ -23,14 +23,18 @@ LAMBDA0, HORIZON, TIMES = 0.03509557478308677, 1.6, (0.4, 0.8)  # scm: T_C = 0.8
 
 def scm(capacity: int) -> mfmc.Workload:
     return mfmc.Workload(
-        LAMBDA0 * capacity, mfmc.ExponentialGaps(1.0), mfmc.GeometricTurns(0.7, 80),
+        LAMBDA0 * capacity,
+        mfmc.ExponentialGaps(1.0),
+        mfmc.GeometricTurns(0.7, 80),
         mfmc.PoissonBlocks(1.0, 3.0, later_minimum=2),
     )
 
 
 def lognormal(capacity: int) -> mfmc.Workload:
     return mfmc.Workload(
-        LAMBDA0 * capacity, mfmc.LognormalGaps(1.0, 1.0), mfmc.NegativeBinomialTurns(4.5, 8.0, 2, 40),
+        LAMBDA0 * capacity,
+        mfmc.LognormalGaps(1.0, 1.0),
+        mfmc.NegativeBinomialTurns(4.5, 8.0, 2, 40),
         mfmc.GeometricBlocks(3.0, 4.0),
     )
 
@@ -38,8 +42,16 @@ def lognormal(capacity: int) -> mfmc.Workload:
 def paths(workload, capacity: int, replications: int, device, seed: int = 0, accountings=("whole",)):
     replicator = mfmc.Replicator(memory_gib=16.0 if device.platform != "cpu" else 2.0, devices=(device,))
     return mfmc.simulate_displacement(
-        jax.random.key(seed), workload, capacity, HORIZON, replications, times=TIMES, turns=(1, 2),
-        accountings=accountings, length=HORIZON, replicator=replicator,
+        jax.random.key(seed),
+        workload,
+        capacity,
+        HORIZON,
+        replications,
+        times=TIMES,
+        turns=(1, 2),
+        accountings=accountings,
+        length=HORIZON,
+        replicator=replicator,
     )
 
 
@@ -61,8 +73,10 @@ def parity(accelerator, cpu) -> bool:
                 )
                 fine = counts and off < 1e-10 and np.array_equal(finite, np.isfinite(a.passage))
                 good &= bool(fine)
-                print(f"parity {name} N = {capacity:>6,} {accounting:<9} counts {'equal' if counts else 'DIFFER'},"
-                      f" doubles within {off:.1e}: {'ok' if fine else 'WRONG'}")
+                print(
+                    f"parity {name} N = {capacity:>6,} {accounting:<9} counts {'equal' if counts else 'DIFFER'},"
+                    f" doubles within {off:.1e}: {'ok' if fine else 'WRONG'}"
+                )
     return good
 
 
@@ -112,8 +126,10 @@ def main() -> int:
         speed = rate(capacity, max(2, replications // scale), accelerator)
         share = speed * bytes_moved(capacity) / bandwidth
         conversations = scm(capacity).arrival_rate * (HORIZON + 0.798 * 7 / 3)
-        line = (f"N = {capacity:>10,}: {speed:12,.1f} replications/s, {speed * conversations / 1e6:8.1f} M conversations/s,"
-                f" {share:.1%} of the copy bandwidth")
+        line = (
+            f"N = {capacity:>10,}: {speed:12,.1f} replications/s, {speed * conversations / 1e6:8.1f} M conversations/s,"
+            f" {share:.1%} of the copy bandwidth"
+        )
         if capacity in compare:
             line += f", {speed / rate(capacity, compare[capacity] // scale, cpu):.1f} times the CPU"
         print(line, flush=True)

@@ -103,7 +103,8 @@ def collect(sweep: str | os.PathLike) -> Collected:
         raise InputError(f"sweep={sweep}: no such folder")
     planned = planned_jobs(sweep)
     swept = [key for key in _keys(planned) if len({job.get(key) for job in planned}) > 1]
-    jobs, tables = [], {}
+    jobs: list[Job] = []
+    tables: dict[str, list[dict]] = {}
     for number, overrides in enumerate(planned):
         folder = sweep / str(number)
         chosen = {key: overrides[key] for key in swept if key in overrides}

@@ -23,7 +23,7 @@ import numpy as np
 
 from mfmc.buckets import round_up
 from mfmc.laws import alias
-from mfmc.laws.alias import CountTable
+from mfmc.laws.alias import CountTable, Leaf
 from mfmc.laws.quantile_table import QuantileTable, lookup, quantile_table, residual_table
 from mfmc.marks import Marks, marks
 from mfmc.words import Lanes, uniform, word
@@ -37,10 +37,10 @@ class Window(NamedTuple):
     """All that sampling (0, horizon] needs; a pytree of arrays."""
 
     marks: Marks
-    count: CountTable  # conversations of one lane
+    conversations: CountTable  # of one lane
     gap: QuantileTable
     residual: QuantileTable  # of a residual gap given that it ends within the window
-    horizon: jax.Array
+    horizon: Leaf
 
 
 class Shape(NamedTuple):
@@ -109,7 +109,7 @@ def walk(
     width = flat.state.shape[0]
     start = _Walk(
         jnp.int32(0),
-        alias.poisson(window.count, uniform(word(flat, jnp.uint64(0)))),
+        alias.poisson(window.conversations, uniform(word(flat, jnp.uint64(0)))),
         window.marks.begin(width),
         jnp.zeros(width, window.horizon.dtype),
         jnp.zeros(width, bool),

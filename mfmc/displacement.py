@@ -1,4 +1,4 @@
-"""Sample paths of the displacement process D_N(t) and what the theorems bound of them (Definition B.7, Theorem C.2, C.4).
+"""Sample paths of the displacement process D_N(t) and what the theorems bound of them (Theorems C.2 and C.4).
 
 One pass over a replication gives, exactly and for every accounting from the same draw: D_N at given times, the sup over
 [0, horizon] of |D_N(t) - E D_N(t)|, first passages tau_C(j), and E[F(tau)] over all sizes (Lemma D.6). No event list
@@ -22,6 +22,7 @@ from mfmc.buckets import padded, round_up
 from mfmc.conversations import Accesses, Shape, Window, walk, window
 from mfmc.errors import InputError
 from mfmc.laws import alias
+from mfmc.laws.alias import Leaf
 from mfmc.replication import Replicator
 from mfmc.theory.mean_field import characteristic_time, mean_displacement
 from mfmc.words import Lanes, lanes, require_double_precision, word
@@ -36,13 +37,13 @@ _SIZE_TAIL = 1e-10
 class _Measures(NamedTuple):
     """One accounting's tables on the device."""
 
-    edges: jax.Array  # E D_N at the cell edges, float64 [cells + 1]
-    allocated: jax.Array  # arrival_rate * E[sum new]: E D_N(t) = allocated t + reusable I(t)
-    reusable: jax.Array
-    reuse_below: jax.Array  # sum_{r <= y} r a(r) at index y, float64, at least [largest + 1]
-    largest: jax.Array  # size of a history, int64
+    edges: Leaf  # E D_N at the cell edges, float64 [cells + 1]
+    allocated: Leaf  # arrival_rate * E[sum new]: E D_N(t) = allocated t + reusable I(t)
+    reusable: Leaf
+    reuse_below: Leaf  # sum_{r <= y} r a(r) at index y, float64, at least [largest + 1]
+    largest: Leaf  # size of a history, int64
     sizes: alias.AliasTable  # reuse_j by turn asked for
-    address: jax.Array  # uint32 [turns asked for]
+    address: Leaf  # uint32 [turns asked for]
 
 
 class _Problem(NamedTuple):
@@ -51,9 +52,9 @@ class _Problem(NamedTuple):
     window: Window
     gaps: Any
     measures: tuple[_Measures, ...]
-    capacity: jax.Array
-    horizon: jax.Array  # of the sup
-    times: jax.Array
+    capacity: Leaf
+    horizon: Leaf  # of the sup
+    times: Leaf
 
 
 class _Sizes(NamedTuple):

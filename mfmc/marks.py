@@ -16,7 +16,7 @@ import numpy as np
 
 from mfmc.buckets import padded
 from mfmc.laws import alias
-from mfmc.laws.alias import AliasTable
+from mfmc.laws.alias import AliasTable, Leaf
 from mfmc.laws.conversations import ConversationLaw
 from mfmc.laws.tokens import TokenConversations
 
@@ -46,8 +46,8 @@ class NodeMarks(NamedTuple):
     """Tables of a `mfmc.laws.conversations.NodeTable`; a lane carries its node."""
 
     start: AliasTable  # value: node
-    start_address: jax.Array  # uint32
-    node: jax.Array  # uint64: entry row address << 34 | advance row address << 4 | flags; addresses below 2^30
+    start_address: Leaf  # uint32
+    node: Leaf  # uint64: entry row address << 34 | advance row address << 4 | flags; addresses below 2^30
     rows: AliasTable  # values: mass under each accounting asked for
 
     def begin(self, width: int) -> jax.Array:
@@ -82,12 +82,12 @@ class TokenMarks(NamedTuple):
     """Tables of `TokenConversations`."""
 
     start: AliasTable  # values: M, turns before the window
-    start_address: jax.Array
+    start_address: Leaf
     tokens: AliasTable  # rows: the first prompt; a response and the next prompt
-    first_address: jax.Array
-    later_address: jax.Array
-    block_tokens: jax.Array  # int32
-    kinds: jax.Array  # int32 [accountings]: position in ("whole", "practical", "token")
+    first_address: Leaf
+    later_address: Leaf
+    block_tokens: Leaf  # int32
+    kinds: Leaf  # int32 [accountings]: position in ("whole", "practical", "token")
 
     def begin(self, width: int) -> _Prompt:
         zero = jnp.zeros(width, jnp.int32)
@@ -107,7 +107,7 @@ class TokenMarks(NamedTuple):
         new = content - previous // self.block_tokens
         history = jnp.where(goes_on, carried.history, 0) + new
         first = before == 0
-        # At its first access a conversation brings reuse_l + new_{l+1}: R_{l+1}; R_{l+1} - 1 if it waited; all its blocks.
+        # At its first access a conversation brings reuse_l + new_{l+1}: R_{l+1}; R_{l+1} - 1 if it waited; all it has.
         entry = jnp.stack((history, history - goes_on, content))
         mass = tuple(jnp.where(first, entry[kind], new) for kind in self.kinds)
         following = _Prompt(turns_left, jnp.maximum(before - 1, -1), tokens, history)

@@ -8,7 +8,10 @@ import numpy as np
 
 from mfmc.plotting import COLORS, DASHES, fitted_slope, label, series
 
-_RATES = {"mean deviation at a time": (-0.5, "$N^{-1/2}$, proven (19)"), "mean sup": (-1 / 3, "$N^{-1/3}$, proven (20)")}
+_RATES = {
+    "mean deviation at a time": (-0.5, "$N^{-1/2}$, proven (19)"),
+    "mean sup": (-1 / 3, "$N^{-1/3}$, proven (20)"),
+}
 
 
 def capacities(result: Any, prefix: str) -> list[int]:
@@ -57,7 +60,12 @@ def draw_tails(figure: Any, result: Any) -> None:
             limit = result.arrays[f"{bound}_{capacity}"]
             axis.plot(grid[limit <= 3], limit[limit <= 3], color=COLORS[i], linestyle=DASHES[1], linewidth=1)
         axis.set(xscale="log", yscale="log", ylim=(0.3 / len(sample), 3))
-        label(axis, what, "deviation $\\varepsilon$ (share of N)", "probability to exceed $\\varepsilon$" if axis is left else "")
+        label(
+            axis,
+            what,
+            "deviation $\\varepsilon$ (share of N)",
+            "probability to exceed $\\varepsilon$" if axis is left else "",
+        )
     left.plot([], [], color="0.3", linestyle="-", linewidth=1, label="simulated")
     left.plot([], [], color="0.3", linestyle=DASHES[1], linewidth=1, label="the paper's bound")
     left.legend(loc="lower left")

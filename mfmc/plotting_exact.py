@@ -61,9 +61,14 @@ def draw_hit_ratio_errors(figure: Any, result: Any) -> None:
         ):
             shown = [(c, v) for c, v in zip(capacity, values) if v]
             if shown:
-                series(axes, *np.transpose(shown), name, i)
+                series(axes, [c for c, _ in shown], [v for _, v in shown], name, i)
         axes.set(xscale="log", yscale="log")
-        label(axes, accounting, "memory N (blocks)", "distance from the exact h(N)" if accounting == accountings[0] else "")
+        label(
+            axes,
+            accounting,
+            "memory N (blocks)",
+            "distance from the exact h(N)" if accounting == accountings[0] else "",
+        )
         axes.legend()
     figure.suptitle("The limit is off by O(1/N), the refined value by O(1/N$^2$)", x=0.02, ha="left", fontsize=10.5)
 

@@ -18,11 +18,21 @@ def draw_curve(figure: Any, result: Any) -> None:
     for i, name in enumerate(names):
         replayed, predicted = result.arrays[f"replayed_{name}"], result.arrays[f"predicted_{name}"]
         axes.plot(capacity, replayed, color=COLORS[i], label=f"{name}: replayed")
-        axes.plot(capacity, predicted, color=COLORS[i], marker=MARKERS[i], mfc="white", linestyle="none", label=f"{name}: predicted")
+        axes.plot(
+            capacity,
+            predicted,
+            color=COLORS[i],
+            marker=MARKERS[i],
+            mfc="white",
+            linestyle="none",
+            label=f"{name}: predicted",
+        )
         off.append(np.max(np.abs(replayed - predicted)))
     axes.set(xscale="log")
     label(
-        axes, f"Prediction and replay differ by at most {100 * max(off):.1f} points", "memory N (blocks)",
+        axes,
+        f"Prediction and replay differ by at most {100 * max(off):.1f} points",
+        "memory N (blocks)",
         "hit ratio, blocks served / blocks looked up",
     )
     axes.legend()

@@ -155,7 +155,7 @@ class TiltedConversations:
     ) -> tuple[list[tuple[Events, np.ndarray]], np.ndarray]:
         """Accesses from the last one down to the first of the window; and who waited at 0."""
         nodes, waited = self._nodes, np.zeros(walkers.node.size, dtype=bool)
-        events = []
+        events: list = []
         while walkers.node.size:
             before = walkers.time - self.workload.gaps.quantile(rng.random(walkers.node.size))
             first = self._first[walkers.node] | (before <= 0)
@@ -167,7 +167,7 @@ class TiltedConversations:
 
     def _forward(self, rng: np.random.Generator, walkers: _Walkers) -> list[Events]:
         """Accesses up to the horizon; `time` is that of the next turn, `node` the turn before it."""
-        events = []
+        events: list = []
         while True:
             walkers = walkers._replace(node=walkers.node + 1).where(walkers.time <= self.horizon)
             if not walkers.node.size:

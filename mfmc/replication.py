@@ -132,7 +132,7 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _program(simulate: Simulation, sizes: Any, devices: tuple[jax.Device, ...]) -> Callable:
+def _program(simulate: Simulation, sizes: Any, devices: tuple[jax.Device, ...]) -> Any:
     """`simulate` at these sizes, compiled once: on one device, or with the replications sharded over several."""
     function = partial(simulate, sizes=sizes)
     if len(devices) <= 1:

@@ -99,7 +99,9 @@ class Workload:
         if isinstance(self.arrival_rate, int | float) and not (
             self.arrival_rate > 0 and math.isfinite(self.arrival_rate)
         ):
-            raise InputError(f"arrival_rate={self.arrival_rate!r}: expected a positive number of conversations per unit time")
+            raise InputError(
+                f"arrival_rate={self.arrival_rate!r}: expected a positive number of conversations per unit time"
+            )
         if (self.conversations is None) == (self.turns is None or self.blocks is None):
             raise InputError("a workload takes either turns and blocks, or conversations")
 

@@ -35,7 +35,9 @@ def accesses(workload, horizon, replications, accountings=("whole",)):
     tables, shape = window(workload, horizon, accountings)
     streams = lanes(KEY, jnp.arange(replications), shape.lanes + 1)
     own = Lanes(streams.state[:, :-1], streams.gamma[:, :-1])
-    found = walk(jax.device_put(tables), own, shape.steps, len(accountings), locate=lambda t: jnp.zeros(t.shape, jnp.int32))
+    found = walk(
+        jax.device_put(tables), own, shape.steps, len(accountings), locate=lambda t: jnp.zeros(t.shape, jnp.int32)
+    )
     assert not np.any(found.overflow)
 
     def by_replication(array):
@@ -58,8 +60,15 @@ def test_one_pass_equals_a_sorted_event_list(workload):
     capacity, horizon, replications = 300, 1.7, 40
     times = np.array([0.0, 0.3, 1.0, 1.7])
     paths = simulate_displacement(
-        KEY, workload, capacity, horizon, replications, times=times, turns=(1, 2),
-        accountings=("whole", "practical"), length=2.5,
+        KEY,
+        workload,
+        capacity,
+        horizon,
+        replications,
+        times=times,
+        turns=(1, 2),
+        accountings=("whole", "practical"),
+        length=2.5,
     )
     time, mass = accesses(workload, 2.5, replications, ("whole", "practical"))
     for name, blocks in zip(paths, mass):
@@ -126,9 +135,9 @@ def test_workloads_in_tokens_against_the_exact_law(build, accounting):
     """Law of D_N(t), of tau_C(1) and h(N) in every accounting (THEORY B3, B4)."""
     workload, capacity, n = build(), 250, 5000
     t_c = characteristic_time(workload, capacity, accounting)
-    paths = simulate_displacement(
-        KEY, workload, capacity, 1.0, n, times=[t_c], turns=(1,), accountings=(accounting,)
-    )[accounting]
+    paths = simulate_displacement(KEY, workload, capacity, 1.0, n, times=[t_c], turns=(1,), accountings=(accounting,))[
+        accounting
+    ]
     for x in (150, 250, 350):
         p = float(displacement_cdf(workload, x, t_c, accounting))
         assert abs(np.mean(paths.values[:, 0] <= x) - p) < 5 * np.sqrt(p * (1 - p) / n)
@@ -169,9 +178,7 @@ def test_mutants_of_the_stationary_sampler_are_caught(monkeypatch, mutant, oracl
     else:
         import mfmc.conversations as conversations
 
-        monkeypatch.setattr(
-            conversations, "residual_table", lambda gaps, horizon: conversations.quantile_table(gaps)
-        )
+        monkeypatch.setattr(conversations, "residual_table", lambda gaps, horizon: conversations.quantile_table(gaps))
     paths = simulate_displacement(KEY, workload, 1024, 1.0, n, times=[0.5])["whole"]
     error = np.sqrt(case["N_var"]["0.5"] / 1024 / n)
     assert abs(paths.values.mean() / 1024 - case["d"]["0.5"]) > 5 * error
@@ -180,7 +187,14 @@ def test_mutants_of_the_stationary_sampler_are_caught(monkeypatch, mutant, oracl
 def _run(**how):
     workload = reference_workload("scm_poisson_blocks", 0.035, 200)
     return simulate_displacement(
-        KEY, workload, 200, 1.0, 50, times=[0.4], turns=(1, 3), accountings=("whole", "practical"),
+        KEY,
+        workload,
+        200,
+        1.0,
+        50,
+        times=[0.4],
+        turns=(1, 3),
+        accountings=("whole", "practical"),
         replicator=Replicator(**how),
     )
 

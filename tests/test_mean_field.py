@@ -124,5 +124,5 @@ def test_bad_capacity(capacity):
 
 
 def test_hit_ratio_above_the_ceiling_is_refused():
-    with pytest.raises(InputError, match="less than the reuse ceiling 0.7"):
+    with pytest.raises(InputError, match=r"less than the reuse ceiling 0\.7"):
         capacity_for(reference_workload("scm_poisson_blocks", 0.03, 1000), 0.7)

@@ -22,7 +22,10 @@ def run(tmp_path: Path, *overrides: str) -> tuple[dict, Path]:
 def test_eviction_tradeoff_on_the_agentic_steps(tmp_path, shared):
     """The check values of the source's definitions on real steps."""
     summary, folder = run(
-        tmp_path, "study=eviction_tradeoff", f"eviction.path={shared / 'traces' / 'agentic_steps.csv.gz'}", "plots=false"
+        tmp_path,
+        "study=eviction_tradeoff",
+        f"eviction.path={shared / 'traces' / 'agentic_steps.csv.gz'}",
+        "plots=false",
     )
     assert summary["covered_steps"] == 24_468 and summary["steps_without_gap"] == 46
     assert summary["optimal_hit_rate"] == pytest.approx(0.989450, abs=5e-7)
@@ -45,7 +48,11 @@ def test_eviction_tradeoff_draws_its_figures(tmp_path):
                 kind = "human" if step % 3 == 0 else "tool"
                 file.write(f"t{trace},{step},{kind},{40 * step},{5 + 7 * step},3,{tokens},{max(tokens - 400, 0)},60\n")
     summary, folder = run(
-        tmp_path, "study=eviction_tradeoff", f"eviction.path={steps}", "eviction.replications=2", "eviction.session_rate=0.1"
+        tmp_path,
+        "study=eviction_tradeoff",
+        f"eviction.path={steps}",
+        "eviction.replications=2",
+        "eviction.session_rate=0.1",
     )
     assert summary["covered_steps"] == 44
     for name in ("eviction_tradeoff_by_timeout", "eviction_tradeoff_pareto"):
@@ -62,7 +69,11 @@ def test_cache_budget_reproduces_the_published_table_and_leaves_evidence(tmp_pat
     from mfmc.checkpoints import audit_evidence
 
     summary, folder = run(
-        tmp_path, "study=cache_budget", "plots=false", "cache_budget.conversations=10", "cache_budget.timing_thinning=20"
+        tmp_path,
+        "study=cache_budget",
+        "plots=false",
+        "cache_budget.conversations=10",
+        "cache_budget.timing_thinning=20",
     )
     assert all(check["passed"] for check in summary["checks"])
     evidence = folder / "evidence"

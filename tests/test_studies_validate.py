@@ -25,18 +25,61 @@ def validated(tmp_path_factory) -> tuple[int, dict, Path]:
 
 
 def test_the_summary_holds_what_is_promised(validated):
-    status, summary, folder = validated
+    status, summary, _ = validated
     assert status == 0 and all(check["passed"] for check in summary["checks"])
-    assert {"mean_turns", "variance_turns", "mean_lifetime_blocks", "accessed_blocks", "reusable_blocks",
-            "hashable_blocks", "reuse_ceiling", "mean_gap", "assumptions"} <= set(summary["workload"])
+    assert {
+        "mean_turns",
+        "variance_turns",
+        "mean_lifetime_blocks",
+        "accessed_blocks",
+        "reusable_blocks",
+        "hashable_blocks",
+        "reuse_ceiling",
+        "mean_gap",
+        "assumptions",
+    } <= set(summary["workload"])
     assert [set(a) for a in summary["workload"]["assumptions"]] == [{"name", "holds", "detail"}] * 3
     assert set(summary["mean_field"]) == {"whole", "practical"}
     columns = {
-        "displacement": {"capacity", "time", "epsilon", "estimate", "low", "high", "bound", "exact", "chebyshev", "chernoff"},
-        "displacement_sup": {"capacity", "horizon", "epsilon", "estimate", "low", "high", "bound", "mean_sup",
-                             "mean_sup_standard_error", "chernoff", "gaussian_limit"},
-        "characteristic_time": {"capacity", "turn", "epsilon", "estimate", "low", "high", "bound", "mean",
-                                "standard_deviation", "exact", "chebyshev", "chernoff"},
+        "displacement": {
+            "capacity",
+            "time",
+            "epsilon",
+            "estimate",
+            "low",
+            "high",
+            "bound",
+            "exact",
+            "chebyshev",
+            "chernoff",
+        },
+        "displacement_sup": {
+            "capacity",
+            "horizon",
+            "epsilon",
+            "estimate",
+            "low",
+            "high",
+            "bound",
+            "mean_sup",
+            "mean_sup_standard_error",
+            "chernoff",
+            "gaussian_limit",
+        },
+        "characteristic_time": {
+            "capacity",
+            "turn",
+            "epsilon",
+            "estimate",
+            "low",
+            "high",
+            "bound",
+            "mean",
+            "standard_deviation",
+            "exact",
+            "chebyshev",
+            "chernoff",
+        },
         "hit_ratio": {"capacity", "accounting", "mean_field", "refined", "exact", "bound", "conditional", "replay"},
     }
     for section, expected in columns.items():
@@ -65,19 +108,32 @@ def test_a_wrong_theory_fails_its_checks(tmp_path, monkeypatch):
 
     original = exact.hit_ratio_exact
     monkeypatch.setattr(
-        exact, "hit_ratio_exact",
+        exact,
+        "hit_ratio_exact",
         lambda w, *rest: original(dataclasses.replace(w, arrival_rate=1.3 * w.arrival_rate), *rest),
     )
-    status, summary = run(tmp_path / "run", "study=hit_ratio", "workload=scm", "capacities=[1000]",
-                          "runtime.replications=200", "plots=false")
+    status, summary = run(
+        tmp_path / "run",
+        "study=hit_ratio",
+        "workload=scm",
+        "capacities=[1000]",
+        "runtime.replications=200",
+        "plots=false",
+    )
     failed = [check["name"] for check in summary["checks"] if not check["passed"]]
     assert status == 1 and any("Monte Carlo" in name for name in failed) and any("replay" in name for name in failed)
 
 
 def test_real_conversations_have_every_accounting(tmp_path, shared):
     status, summary = run(
-        tmp_path / "run", "workload=trace", f"workload.path={shared / 'traces' / 'sharegpt_turns.csv.gz'}",
-        "workload.block_tokens=128", "capacities=[500]", "runtime.replications=60", "plots=false", "turns_of_interest=[1]",
+        tmp_path / "run",
+        "workload=trace",
+        f"workload.path={shared / 'traces' / 'sharegpt_turns.csv.gz'}",
+        "workload.block_tokens=128",
+        "capacities=[500]",
+        "runtime.replications=60",
+        "plots=false",
+        "turns_of_interest=[1]",
     )
     assert status == 0
     assert set(summary["mean_field"]) == {"whole", "practical", "token"}
@@ -88,8 +144,14 @@ def test_real_conversations_have_every_accounting(tmp_path, shared):
 
 def test_exact_study_needs_no_simulation(tmp_path):
     status, summary = run(
-        tmp_path / "run", "study=exact", "workload=scm", "capacities=[1000,1000000000000]", "epsilons=[0.1]", "times=[1.0]",
-        "turns_of_interest=[1]", "plots=false",
+        tmp_path / "run",
+        "study=exact",
+        "workload=scm",
+        "capacities=[1000,1000000000000]",
+        "epsilons=[0.1]",
+        "times=[1.0]",
+        "turns_of_interest=[1]",
+        "plots=false",
     )
     assert status == 0
     whole = [row for row in summary["hit_ratio"] if row["accounting"] == "whole"]
@@ -108,7 +170,10 @@ def test_replay_of_a_drawn_stream_lies_on_the_exact_law(tmp_path):
 def test_replay_of_a_trace_and_of_one_without_a_clock(tmp_path, shared, capsys):
     traces = shared / "traces"
     status, summary = run(
-        tmp_path / "run", "study=replay", f"trace.path={traces / 'mooncake_conversation.jsonl.gz'}", "capacities=[5000]",
+        tmp_path / "run",
+        "study=replay",
+        f"trace.path={traces / 'mooncake_conversation.jsonl.gz'}",
+        "capacities=[5000]",
         "plots=false",
     )
     assert status == 0 and summary["prediction"] == "estimator" and abs(summary["replay"][0]["difference"]) < 0.01

@@ -163,7 +163,9 @@ def test_what_is_no_sweep_is_refused(here, capsys):
 def test_the_same_command_has_the_same_folder_and_another_one_another():
     first = sweep_folder(["experiment=load", "runtime=quick"])
     assert first.startswith("hydra.sweep.dir=${output}/multirun/load-")
-    assert first == sweep_folder(["experiment=load", "output=x", "runtime=quick", "runtime.threads=1", "hydra/launcher=x"])
+    assert first == sweep_folder(
+        ["experiment=load", "output=x", "runtime=quick", "runtime.threads=1", "hydra/launcher=x"]
+    )
     assert first != sweep_folder(["experiment=load"]) != sweep_folder(["experiment=turns"])
     assert sweep_folder(["a=1,2", "b=1"]) != sweep_folder(["b=1", "a=1,2"])  # the order numbers the jobs
     assert "/sweep-" in sweep_folder(["a=1,2"])

@@ -28,9 +28,14 @@ def test_moments_match_the_oracle(name, oracle):
     workload = reference_workload(name, case["lambda0"], 1024)
     whole, practical = workload.profile("whole"), workload.profile("practical")
     expected = {
-        "EB": whole.allocated, "AR": whole.content, "AH": whole.reusable, "h_max": whole.reuse_ceiling,
-        "EB2": whole.histories.terminal.moment(2), "AH2": whole.reuse.moment(2),
-        "EM1": whole.mean_turns - 1, "A_H_hash": practical.reusable,
+        "EB": whole.allocated,
+        "AR": whole.content,
+        "AH": whole.reusable,
+        "h_max": whole.reuse_ceiling,
+        "EB2": whole.histories.terminal.moment(2),
+        "AH2": whole.reuse.moment(2),
+        "EM1": whole.mean_turns - 1,
+        "A_H_hash": practical.reusable,
     }
     for key, value in expected.items():
         assert value == pytest.approx(case[key], rel=1e-9), key
@@ -88,26 +93,30 @@ def test_trend_and_length_move_the_means():
 
 def test_sharegpt_reproduces_the_printed_constants():
     """The five constants of the paper's Appendix E, through the laws of conf/workload/sharegpt.yaml."""
-    from omegaconf import OmegaConf
-
-    from mfmc.config.workload import BLOCKS, TURNS
     from pathlib import Path
+
+    from omegaconf import OmegaConf
 
     import mfmc.laws.blocks
     import mfmc.laws.turns
+    from mfmc.config.workload import BLOCKS, TURNS
 
-    section = OmegaConf.to_container(
-        OmegaConf.load(Path(__file__).parents[1] / "conf" / "workload" / "sharegpt.yaml")
-    )
+    section = OmegaConf.to_container(OmegaConf.load(Path(__file__).parents[1] / "conf" / "workload" / "sharegpt.yaml"))
     turns, blocks = section["turns"], section["blocks"]
     workload = Workload(
-        section["arrival_rate"], GAPS,
+        section["arrival_rate"],
+        GAPS,
         getattr(mfmc.laws.turns, TURNS[turns.pop("kind")])(**turns),
         getattr(mfmc.laws.blocks, BLOCKS[blocks.pop("kind")])(**blocks),
     )
     whole, practical = workload.profile("whole"), workload.profile("practical")
-    printed = {4.4694: whole.mean_turns, 7.9659: whole.variance_turns, 12.9220: whole.allocated,
-               38.9092: whole.content, 22.5178: practical.reusable}
+    printed = {
+        4.4694: whole.mean_turns,
+        7.9659: whole.variance_turns,
+        12.9220: whole.allocated,
+        38.9092: whole.content,
+        22.5178: practical.reusable,
+    }
     for constant, value in printed.items():
         assert value == pytest.approx(constant, rel=5e-4)
     support = np.flatnonzero(workload.law.turn_pmf())
@@ -120,7 +129,8 @@ def by_hand(workload: Workload, conversations: list[list[int]], accounting: str,
     values = np.concatenate(conversations)
     seq = (
         sequences(accounting, tokens=values, block_tokens=2, turn=turn)
-        if tokens else sequences(accounting, values, turn=turn)
+        if tokens
+        else sequences(accounting, values, turn=turn)
     )
     last = np.append(turn[1:] == 1, True)
     count = len(conversations)
@@ -243,7 +253,10 @@ def test_abscissa_of_geometric_blocks_and_turns():
         (lambda: Workload(-1.0, GAPS, FixedTurns(1), ConstantBlocks(1, 1)), "arrival_rate=-1.0: expected a positive"),
         (lambda: Workload(1.0, GAPS, FixedTurns(1)), "either turns and blocks, or conversations"),
         (lambda: RecordedConversations.from_blocks([0, 0], [1, 0]), "new_blocks row 1 is 0"),
-        (lambda: Workload(1.0, GAPS, FixedTurns(1), ConstantBlocks(1, 1)).profile("token"), "needs a workload in tokens"),
+        (
+            lambda: Workload(1.0, GAPS, FixedTurns(1), ConstantBlocks(1, 1)).profile("token"),
+            "needs a workload in tokens",
+        ),
     ],
 )
 def test_bad_parameters_get_one_clear_line(build, line):

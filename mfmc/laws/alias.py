@@ -7,7 +7,7 @@ probabilities are kept to 2^-32 of a cell.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +19,15 @@ _BITS = 5  # bits of a row's address that hold log2 of its number of cells
 _ADDRESS = 30  # bits of an address, so that two of them and a few flags fit into 64
 
 
+#: An array: NumPy's while tables are built, JAX's once they are on a device.
+Leaf = Any
+
+
 class AliasTable(NamedTuple):
     """Cells of all rows. A row is addressed by `offset << 5 | log2(cells)` (uint32)."""
 
-    cell: jax.Array  # uint64: threshold << 32 | index of the alias cell
-    values: jax.Array  # int32 [columns, cells]
+    cell: Leaf  # uint64: threshold << 32 | index of the alias cell
+    values: Leaf  # int32 [columns, cells]
 
 
 def build(rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[AliasTable, np.ndarray]:
@@ -83,8 +87,8 @@ def values(table: AliasTable, cell: jax.Array) -> tuple[jax.Array, ...]:
 class CountTable(NamedTuple):
     """A Poisson law by inversion: exact at any rate, where jax.random.poisson is biased (it casts to float32)."""
 
-    first: jax.Array  # int64: count at index 0
-    cdf: jax.Array  # float64
+    first: Leaf  # int64: count at index 0
+    cdf: Leaf  # float64
 
 
 def poisson_table(rate: float) -> CountTable:

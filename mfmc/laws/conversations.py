@@ -218,7 +218,12 @@ def _block_nodes(law: BlockConversations) -> NodeTable:
             arrival.append(pmf[m] if turn == 1 else 0.0)
             waiting.append(pmf[m] if turn > 1 else 0.0)
     return NodeTable(
-        np.array(last), np.array(entry, np.int32), np.array(advance, np.int32), np.array(arrival), np.array(waiting), rows
+        np.array(last),
+        np.array(entry, np.int32),
+        np.array(advance, np.int32),
+        np.array(arrival),
+        np.array(waiting),
+        rows,
     )
 
 
@@ -235,7 +240,9 @@ def _block_abscissa(law: BlockConversations) -> tuple[float, str]:
         return each, "bounded number of turns"
     if not law.independent or law.blocks.trend != 1:
         # Later turns of longer conversations have another mean: bound it by the largest mean in the table.
-        return _series_abscissa(law, radius, each, longest), "unbounded number of turns, means of the longest conversation"
+        return _series_abscissa(
+            law, radius, each, longest
+        ), "unbounded number of turns, means of the longest conversation"
     return _series_abscissa(law, radius, each, 2), "unbounded number of turns: E[z^M] at z = E[exp(theta Z)]"
 
 

@@ -111,7 +111,7 @@ class RecordedConversations(ConversationLaw):
             # Rows n whose conversation waited after turn l = n - steps; steps = 0 stands for arrived after 0.
             if steps == 0:
                 rows, mass, k = np.arange(self.turn.size), cumulative, self.turn - 1
-                signs = ((0, 1.0, None), (1, -1.0, ~final))
+                signs: tuple = ((0, 1.0, None), (1, -1.0, ~final))
             else:
                 rows = np.flatnonzero(self.turn > steps)
                 mass = seq.reuse[rows - steps] + cumulative[rows] - cumulative[rows - steps]

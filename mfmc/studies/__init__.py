@@ -58,13 +58,17 @@ STUDIES: dict[str, Study] = {
     "characteristic_time": Study("mfmc.studies.characteristic_time", "Theorem C.4: the law of tau_C(j)"),
     "trace": Study("mfmc.studies.trace", "what is in a trace, and what the estimator can be trusted with there"),
     "estimate": Study("mfmc.studies.estimate", "hit ratio from a trace or from known means (35)-(39), with its error"),
-    "eviction_tradeoff": Study("mfmc.studies.eviction_tradeoff", "idle time-outs on real steps: recomputation against memory"),
+    "eviction_tradeoff": Study(
+        "mfmc.studies.eviction_tradeoff", "idle time-outs on real steps: recomputation against memory"
+    ),
     "cache_budget": Study("mfmc.studies.cache_budget", "prefix checkpoints under byte budgets, designs compared"),
     "plan": Study("mfmc.studies.plan", "capacity, GiB and cost for a target hit ratio, for a named model"),
     "fit": Study("mfmc.studies.fit", "gap and turn laws fitted to a trace; writes a workload that runs"),
     "mean_field": Study("mfmc.studies.mean_field", "characteristic time and limit hit ratio, per accounting"),
     "collect": Study("mfmc.studies.collect", "one table and one report of a sweep, finished or not"),
-    "doctor": Study("mfmc.studies.doctor", "whether this machine is fit: versions, devices, known wrong results, folders"),
+    "doctor": Study(
+        "mfmc.studies.doctor", "whether this machine is fit: versions, devices, known wrong results, folders"
+    ),
 }
 
 

@@ -51,9 +51,13 @@ def pointwise_rows(config: Settings, context: Context, paths: Paths, accounting:
                 interval = clopper_pearson(np.sum(sample.deviation[:, i] > epsilon), len(sample.values))
                 rows.append(
                     {
-                        "capacity": capacity, "time": float(time), "epsilon": epsilon,
-                        "estimate": float(interval.estimate), "low": float(interval.low),
-                        "high": float(interval.high), "replications": len(sample.values),
+                        "capacity": capacity,
+                        "time": float(time),
+                        "epsilon": epsilon,
+                        "estimate": float(interval.estimate),
+                        "low": float(interval.low),
+                        "high": float(interval.high),
+                        "replications": len(sample.values),
                         **pointwise_theory(workload, capacity, time, epsilon, sample.horizon, accounting),
                     }
                 )
@@ -61,7 +65,7 @@ def pointwise_rows(config: Settings, context: Context, paths: Paths, accounting:
 
 
 def sup_rows(config: Settings, context: Context, paths: Paths, accounting: str) -> list[Row]:
-    """P(sup over [0, horizon] of |D_N/N - d| > epsilon): estimate, Chernoff, Gaussian limit, bound (17); the mean sup."""
+    """P(sup over [0, horizon] of |D_N/N - d| > epsilon): estimate, Chernoff, Gaussian limit, (17); mean sup."""
     rows, limit = [], sup_limit(config, context) if accounting == "whole" else None
     for capacity, by_accounting in paths.items():
         sample, workload = by_accounting[accounting], context.workload_at(capacity)
@@ -70,11 +74,16 @@ def sup_rows(config: Settings, context: Context, paths: Paths, accounting: str) 
             interval = clopper_pearson(np.sum(sample.sup > epsilon), len(sample.sup))
             rows.append(
                 {
-                    "capacity": capacity, "horizon": sample.horizon, "epsilon": epsilon,
-                    "estimate": float(interval.estimate), "low": float(interval.low), "high": float(interval.high),
+                    "capacity": capacity,
+                    "horizon": sample.horizon,
+                    "epsilon": epsilon,
+                    "estimate": float(interval.estimate),
+                    "low": float(interval.low),
+                    "high": float(interval.high),
                     "replications": len(sample.sup),
                     **sup_theory(workload, capacity, epsilon, sample.horizon, limit, accounting),
-                    "mean_sup": average.value, "mean_sup_standard_error": average.standard_error,
+                    "mean_sup": average.value,
+                    "mean_sup_standard_error": average.standard_error,
                 }
             )
     return rows
@@ -100,7 +109,8 @@ def rate_rows(paths: Paths) -> list[Row]:
 
 def rate_headlines(rates: list[Row]) -> list[str]:
     return [
-        f"{row['quantity']} ({row['accounting']}) falls as N^{row['slope']:.3f} (95% {row['low']:.3f} to {row['high']:.3f});"
+        f"{row['quantity']} ({row['accounting']}) falls as N^{row['slope']:.3f}"
+        f" (95% {row['low']:.3f} to {row['high']:.3f});"
         f" the paper proves {'N^(-1/3)' if row['quantity'] == 'mean sup' else 'N^(-1/2)'}"
         for row in rates
         if row["accounting"] == rates[0]["accounting"]
@@ -121,7 +131,8 @@ def displacement_checks(context: Context, paths: Paths) -> list[Check]:
         checks += [
             check(f"mean of D_N(t), {accounting}", worst_mean < 5, f"within {worst_mean:.2f} standard errors of (15)"),
             check(
-                f"variance of D_N(t), {accounting}", worst_variance < 5,
+                f"variance of D_N(t), {accounting}",
+                worst_variance < 5,
                 f"within {worst_variance:.2f} standard errors of the compound Poisson law",
             ),
         ]
@@ -135,7 +146,8 @@ def bound_checks(name: str, rows: list[Row]) -> list[Check]:
     ]
     checks = [
         check(
-            f"bound {name}", not violated,
+            f"bound {name}",
+            not violated,
             f"{len(rows)} probabilities, {len(violated)} above their bound"
             + (f", first {violated[0]}" if violated else ""),
         )
@@ -145,7 +157,8 @@ def bound_checks(name: str, rows: list[Row]) -> list[Check]:
         off = [r for r in with_exact if not covered(r)]
         checks.append(
             check(
-                f"probabilities of {name} against the exact law", not off,
+                f"probabilities of {name} against the exact law",
+                not off,
                 f"{len(with_exact)} estimates, {len(off)} beyond 5 standard deviations"
                 + (f", first {off[0]}" if off else ""),
             )

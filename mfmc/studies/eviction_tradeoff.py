@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Annotated
 
 import numpy as np
@@ -37,20 +38,23 @@ def run(config: Config, context: Context) -> Result:
     section = config.eviction
     if section.path is None:
         raise InputError(
-            "eviction.path=null: name the file of steps, e.g. eviction.path=agentic_steps.csv.gz (a CSV of steps, rounds"
-            " in JSONL or DuckDB, or any trace with times)"
+            "eviction.path=null: name the file of steps, e.g. eviction.path=agentic_steps.csv.gz (a CSV of steps,"
+            " rounds in JSONL or DuckDB, or any trace with times)"
         )
     with context.progress("time-outs", None):
         found = run_eviction_tradeoff(
             steps_from_file(section.path),
-            timeouts=None if section.timeouts is None else np.array(section.timeouts), session_rate=section.session_rate,
-            model=section.model, replications=section.replications, seed=config.runtime.seed,
+            timeouts=None if section.timeouts is None else np.array(section.timeouts),
+            session_rate=section.session_rate,
+            model=section.model,
+            replications=section.replications,
+            seed=config.runtime.seed,
         )
     summary = found.summary
     context.notes.append(
-        f"{summary['covered_steps']:,} of {summary['steps']:,} steps are covered; {summary['session_first_steps']:,} first"
-        f" steps of a session, {summary['steps_without_gap']:,} without a gap and {summary['steps_without_tokens']:,}"
-        " without tokens are not"
+        f"{summary['covered_steps']:,} of {summary['steps']:,} steps are covered; {summary['session_first_steps']:,}"
+        f" first steps of a session, {summary['steps_without_gap']:,} without a gap and"
+        f" {summary['steps_without_tokens']:,} without tokens are not"
     )
     return Result(
         summary=summary, headline=_headline(summary, found.tables), tables=found.tables, checks=_checks(found.tables)
@@ -61,7 +65,9 @@ def _headline(summary: dict, tables: dict) -> list[str]:
     lines = [f"no time-out keeps more than {summary['optimal_hit_rate']:.4f} of the tokens from being computed again"]
     for mark in summary["landmarks_s"]:
         hit, amplification = summary[f"hit_rate_{mark:.0f}s"], summary[f"amplification_{mark:.0f}s"]
-        lines.append(f"time-out of {mark:g} s: hit rate {hit:.4f}, prefill {amplification:.3f} times the least possible")
+        lines.append(
+            f"time-out of {mark:g} s: hit rate {hit:.4f}, prefill {amplification:.3f} times the least possible"
+        )
     if summary["deployed_hit_rate"] is not None:
         reached = summary["effective_eviction_time_s"]
         lines.append(
@@ -81,7 +87,7 @@ def _checks(tables: dict) -> list[Check]:
     return [
         check(
             "the hit rate grows with the time-out, up to the optimum",
-            all(a <= b + 1e-12 for a, b in zip(hits, hits[1:])) and hits[-1] <= rows[-1]["optimal_hit_rate"] + 1e-12,
+            all(a <= b + 1e-12 for a, b in pairwise(hits)) and hits[-1] <= rows[-1]["optimal_hit_rate"] + 1e-12,
             f"{hits[0]:.4f} to {hits[-1]:.4f}, optimum {rows[-1]['optimal_hit_rate']:.4f}",
         ),
         check("redundant ratio = 1 - 1/amplification", identity < 1e-9, f"largest difference {identity:.1e}"),

@@ -41,7 +41,10 @@ _LIMIT_PATHS = 40_000
 def run(config: Settings, context: Context) -> Result:
     """Tables hit_ratio (all accountings), displacement, displacement_sup and characteristic_time (whole content)."""
     sections: dict[str, list[Row]] = {
-        "hit_ratio": [], "displacement": [], "displacement_sup": [], "characteristic_time": [],
+        "hit_ratio": [],
+        "displacement": [],
+        "displacement_sup": [],
+        "characteristic_time": [],
     }
     limit = sup_limit(config, context)
     with context.progress("capacities", len(config.capacities)) as advance:
@@ -64,8 +67,13 @@ def run(config: Settings, context: Context) -> Result:
             ]
             centre = float(characteristic_time(workload, capacity))
             sections["characteristic_time"] += [
-                {**ids, "turn": j, "epsilon": e * centre, "epsilon_relative": e,
-                 **passage_theory(workload, capacity, e * centre, j)}
+                {
+                    **ids,
+                    "turn": j,
+                    "epsilon": e * centre,
+                    "epsilon_relative": e,
+                    **passage_theory(workload, capacity, e * centre, j),
+                }
                 for j in turns_of(config, context)
                 for e in config.epsilons
             ]
@@ -119,7 +127,12 @@ def sup_limit(config: Settings, context: Context) -> np.ndarray | None:
 
 
 def sup_theory(
-    workload: Workload, capacity: int, epsilon: float, horizon: float, limit: np.ndarray | None, accounting: str = "whole"
+    workload: Workload,
+    capacity: int,
+    epsilon: float,
+    horizon: float,
+    limit: np.ndarray | None,
+    accounting: str = "whole",
 ) -> Row:
     """P(sup |D_N/N - d| > epsilon): Chernoff's union bound, the Gaussian limit law (whole content), and bound (17)."""
     beyond = None
@@ -138,7 +151,9 @@ def passage_theory(workload: Workload, capacity: int, epsilon: float, turn: int,
         "exact": float(characteristic_time_deviation(workload, capacity, epsilon, turn, accounting)),
         "chebyshev": float(characteristic_time_chebyshev(workload, capacity, epsilon, turn, accounting=accounting)),
         "chernoff": float(characteristic_time_chernoff(workload, capacity, epsilon, turn, accounting=accounting)),
-        "bound": _if_it_applies(lambda: characteristic_time_bound(workload, capacity, epsilon, turn, accounting=accounting)),
+        "bound": _if_it_applies(
+            lambda: characteristic_time_bound(workload, capacity, epsilon, turn, accounting=accounting)
+        ),
     }
 
 
@@ -155,15 +170,22 @@ def bounds_hold(name: str, rows: list[Row]) -> list[Check]:
     kinds = [kind for kind in ("bound", "chebyshev", "chernoff") if any(row.get(kind) is not None for row in rows)]
     held = [row for row in rows if row.get("exact") is not None]
     wrong = [
-        row for row in held for kind in kinds
+        row
+        for row in held
+        for kind in kinds
         if row.get(kind) is not None and row["exact"] > row[kind] * (1 + 1e-9) + 1e-12
     ]
-    return [
-        check(
-            f"exact values below {name}", not wrong,
-            f"{len(held)} rows, {len(wrong)} above" + (f", first {wrong[0]}" if wrong else ""),
-        )
-    ] if kinds else []
+    return (
+        [
+            check(
+                f"exact values below {name}",
+                not wrong,
+                f"{len(held)} rows, {len(wrong)} above" + (f", first {wrong[0]}" if wrong else ""),
+            )
+        ]
+        if kinds
+        else []
+    )
 
 
 def _errors(rows: list[Row]) -> list[Row]:
@@ -179,8 +201,9 @@ def hit_ratio_words(rows: list[Row]) -> list[str]:
         for row in dict.fromkeys((0, len(chosen) - 1)):
             found = chosen[row]
             words.append(
-                f"h({found['capacity']:,}) = {found['exact']:.6f} exactly ({accounting}): the limit {found['mean_field']:.6f}"
-                f" is off by {found['mean_field'] - found['exact']:+.1e}, the refined value by {found['refined'] - found['exact']:+.1e}"
+                f"h({found['capacity']:,}) = {found['exact']:.6f} exactly ({accounting}):"
+                f" the limit {found['mean_field']:.6f} is off by {found['mean_field'] - found['exact']:+.1e},"
+                f" the refined value by {found['refined'] - found['exact']:+.1e}"
             )
     return words
 

@@ -42,7 +42,7 @@ conversation, so that nothing is censored. A conversation hits whole or not at a
 
 
 def hit_ratio_rows(config: Settings, context: Context, paths: Paths) -> list[Row]:
-    """h(N): limit, refined, exact, the least of (26) or (33), E[R F(tau)] over sampled paths (Lemma D.6), and replay."""
+    """h(N): limit, refined, exact, the least of (26) or (33), E[R F(tau)] over paths (Lemma D.6), and replay."""
     from mfmc.lru.estimates import replayed_hit_ratio
 
     rows = []
@@ -53,8 +53,12 @@ def hit_ratio_rows(config: Settings, context: Context, paths: Paths) -> list[Row
             for accounting, sample in by_accounting.items():
                 estimate = mean(sample.reuse_given_path / workload.profile(accounting).content)
                 replay = replayed_hit_ratio(
-                    context.key("replay", capacity), workload, [capacity], accounting,
-                    conversations=conversations, replications=_STREAMS,
+                    context.key("replay", capacity),
+                    workload,
+                    [capacity],
+                    accounting,
+                    conversations=conversations,
+                    replications=_STREAMS,
                 )
                 rows.append(
                     {
@@ -100,7 +104,8 @@ def hit_ratio_checks(rows: list[Row]) -> list[Check]:
             worst = max(float(deviations(r[name]["estimate"], r[name]["standard_error"], r["exact"])) for r in chosen)
             checks.append(
                 check(
-                    f"h(N) {words} against the exact law, {accounting}", worst < 5,
+                    f"h(N) {words} against the exact law, {accounting}",
+                    worst < 5,
                     f"within {worst:.2f} standard errors at {len(chosen)} capacities",
                 )
             )
@@ -138,7 +143,8 @@ def policy_headlines(rows: list[Row]) -> list[str]:
     middle = sorted({row["capacity"] for row in rows})[2]
     found = {row["policy"]: row["hit_ratio"] for row in rows if row["capacity"] == middle}
     return [
-        f"other policies at {middle:,} blocks on one stream: " + ", ".join(f"{name} {ratio:.4f}" for name, ratio in found.items())
+        f"other policies at {middle:,} blocks on one stream: "
+        + ", ".join(f"{name} {ratio:.4f}" for name, ratio in found.items())
     ]
 
 

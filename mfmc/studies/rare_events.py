@@ -31,8 +31,8 @@ class Config(Settings):
 
 
 def run(config: Config, context: Context) -> Result:
-    """Rows {capacity, epsilon, estimate, standard_error, lower, upper, ..} for the sup over the horizon and for tau_C(j)
-    (whole content), and what variance reduction gains for h(N).
+    """Rows {capacity, epsilon, estimate, standard_error, lower, upper, ..} for the sup over the horizon and for
+    tau_C(j) (whole content), and what variance reduction gains for h(N).
     """
     sups, passages, gains = [], [], []
     turns = turns_of(config, context)[:1]
@@ -43,7 +43,12 @@ def run(config: Config, context: Context) -> Result:
             centre = float(characteristic_time(workload, capacity))
             for epsilon in config.epsilons:
                 found = rare_sup_probability(
-                    context.key("sup", capacity, epsilon), workload, capacity, epsilon, horizon, config.rare_events.samples
+                    context.key("sup", capacity, epsilon),
+                    workload,
+                    capacity,
+                    epsilon,
+                    horizon,
+                    config.rare_events.samples,
                 )
                 sups.append({"capacity": capacity, "horizon": horizon, "epsilon": epsilon, **_row(found)})
                 advance(1)
@@ -52,13 +57,23 @@ def run(config: Config, context: Context) -> Result:
                         continue
                     deviation = epsilon * centre
                     found = rare_passage_probability(
-                        context.key("passage", capacity, epsilon), workload, capacity, deviation, turn,
+                        context.key("passage", capacity, epsilon),
+                        workload,
+                        capacity,
+                        deviation,
+                        turn,
                         config.rare_events.samples,
                     )
                     exact = float(characteristic_time_deviation(workload, capacity, deviation, turn))
                     passages.append(
-                        {"capacity": capacity, "turn": turn, "epsilon": deviation, "epsilon_relative": epsilon,
-                         **_row(found), "exact": exact}
+                        {
+                            "capacity": capacity,
+                            "turn": turn,
+                            "epsilon": deviation,
+                            "epsilon_relative": epsilon,
+                            **_row(found),
+                            "exact": exact,
+                        }
                     )
                     advance(1)
             reduced = controlled_hit_ratio(context.key("controlled", capacity), workload, capacity)
@@ -84,14 +99,19 @@ def _headline(sups: list[Row], gains: list[Row]) -> list[str]:
     return [
         f"P(sup |D_N/N - d| > {rarest['epsilon']:g}) = {rarest['estimate']:.3g} +- {rarest['relative_error']:.1%} at"
         f" {rarest['capacity']:,} blocks, where plain Monte Carlo would need {rarest['plain_paths_needed']:.1g} paths",
-        *(f"h({row['capacity']:,}): conditioning and control variates gain {row['gain']:,.0f} times over the hit indicator,"
-          " cost included" for row in gains),
+        *(
+            f"h({row['capacity']:,}): conditioning and control variates gain {row['gain']:,.0f} times over the"
+            " hit indicator,"
+            " cost included"
+            for row in gains
+        ),
     ]
 
 
 def _checks(sups: list[Row], passages: list[Row]) -> list[Check]:
     outside = [
-        row for row in sups
+        row
+        for row in sups
         if not row["lower"] - 5 * row["standard_error"] <= row["estimate"] <= row["upper"] + 5 * row["standard_error"]
     ]
     off = max(
@@ -99,8 +119,14 @@ def _checks(sups: list[Row], passages: list[Row]) -> list[Check]:
         default=0.0,
     )
     return [
-        check("sup probabilities between the exact pointwise law and the union bound", not outside,
-              f"{len(sups)} estimates, {len(outside)} outside"),
-        check("passage probabilities against the exact law", off < 5,
-              f"within {off:.2f} standard errors at {len(passages)} deviations"),
+        check(
+            "sup probabilities between the exact pointwise law and the union bound",
+            not outside,
+            f"{len(sups)} estimates, {len(outside)} outside",
+        ),
+        check(
+            "passage probabilities against the exact law",
+            off < 5,
+            f"within {off:.2f} standard errors at {len(passages)} deviations",
+        ),
     ]

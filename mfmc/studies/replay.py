@@ -56,7 +56,9 @@ def _of_workload(config: Config, context: Context) -> Result:
         for accounting in context.accountings:
             curve = hit_ratio_curve(stream, accounting, eviction=config.replay.eviction, max_capacity=int(grid[-1]))
             arrays[f"replayed_{accounting}"] = curve.hit_ratio(grid)
-            arrays[f"predicted_{accounting}"] = np.array([float(hit_ratio(context.workload, n, accounting)) for n in grid])
+            arrays[f"predicted_{accounting}"] = np.array(
+                [float(hit_ratio(context.workload, n, accounting)) for n in grid]
+            )
             rows += [
                 _row(n, accounting, float(curve.hit_ratio(n)), hit_ratio_exact(context.workload, n, accounting))
                 for n in capacities
@@ -80,7 +82,8 @@ def _of_trace(config: Config, context: Context) -> Result:
 
     rows = [_row(n, "token", float(replayed.curve.hit_ratio(n)), predicted(n)) for n in capacities]
     arrays = {
-        "capacity": grid, "replayed_token": replayed.curve.hit_ratio(grid),
+        "capacity": grid,
+        "replayed_token": replayed.curve.hit_ratio(grid),
         "predicted_token": np.array([predicted(n) for n in grid]),
     }
     return _result(rows, arrays, replayed.how, "estimator")
@@ -88,7 +91,10 @@ def _of_trace(config: Config, context: Context) -> Result:
 
 def _row(capacity: int, accounting: str, replayed: float, predicted: float) -> Row:
     return {
-        "capacity": capacity, "accounting": accounting, "replayed": replayed, "predicted": predicted,
+        "capacity": capacity,
+        "accounting": accounting,
+        "replayed": replayed,
+        "predicted": predicted,
         "difference": replayed - predicted,
     }
 
@@ -107,7 +113,8 @@ def _result(rows: list[Row], arrays: dict[str, np.ndarray], how: str, prediction
         arrays=arrays,
         checks=[
             check(
-                "replayed hit ratios grow with the capacity", all(np.all(np.diff(c) >= 0) for c in curves),
+                "replayed hit ratios grow with the capacity",
+                all(np.all(np.diff(c) >= 0) for c in curves),
                 f"{len(curves)} curves at {curves[0].size} capacities",
             )
         ],
