@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, MARKERS, band, fitted_slope, label, level, look, reference, series
+from mfmc.plotting import COLORS, band, fitted_slope, label, look, reference, series
 from mfmc.statistics import clopper_pearson, power_law
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def draw_rates(
     axes.set(xscale="log", yscale="log")
     label(
         axes, f"Everything falls like $N^{{-1/2}}$: slopes {', '.join(slopes)}",
-        "memory N (blocks), arrival rate in proportion", "mean deviation (of its limit)",
+        "memory N (blocks), arrival rate in proportion", "mean deviation (memories; of $\\tau_C$: in $T_C$)",
     )  # fmt: skip
     axes.legend(loc="lower left")
 

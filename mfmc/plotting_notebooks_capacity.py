@@ -70,8 +70,9 @@ def draw_errors(
     power_law_line(axes, sizes, -2, 3 * refined[0], "$N^{-2}$")
     axes.set(xscale="log", yscale="log", ylim=(1e-12, None))
     middle = np.argmin(np.abs(sizes - 1000))
+    gain = limit[middle] / refined[middle]
     label(
-        axes, f"At N = {sizes[middle]:,.0f} one correction term is worth a factor of {limit[middle] / refined[middle]:,.0f}",
+        axes, f"At N = {sizes[middle]:,.0f} one correction term is worth a factor of {gain:,.0f}",
         "memory N (blocks), arrival rate in proportion", "distance from the exact h(N)",
     )  # fmt: skip
     axes.legend(loc="lower left")
@@ -143,7 +144,7 @@ def draw_plan(
     target, size = list(plan.items())[-1]
     first, least = next(iter(plan.items()))
     label(
-        axes, f"{target / first:.0f} times the hit ratio ({first:.0%} to {target:.0%}) takes {size / least:.0f} times the memory",
+        axes, f"From {first:.0%} to {target:.0%} takes {size / least:.1f} times the memory",
         f"memory for the KV cache of {name} (GiB)", "hit ratio (blocks served / blocks looked up)",
     )  # fmt: skip
     axes.legend(loc="upper left", bbox_to_anchor=(0, 0.9))
@@ -162,13 +163,13 @@ def draw_models(figure: Figure, rows: Mapping[str, Sequence[float]], targets: Se
         )  # fmt: skip
         axes.bar_label(bars, [f"{value:.3g}" for value in values], fontsize=7.5)
     axes.set_xticks(place, list(rows), fontsize=8.5)
-    axes.set(yscale="log", ylim=(1, None))
+    axes.set(yscale="log", ylim=(1, 2.5 * max(map(max, rows.values()))))
     axes.grid(axis="x", visible=False)
     last = {name: row[-1] for name, row in rows.items()}
     most, least = max(last, key=last.__getitem__), min(last, key=last.__getitem__)
     label(
-        axes, f"The same blocks cost {last[most] / last[least]:.1f} times as much in {most.splitlines()[0]}"
-        f" as in {least.splitlines()[0]}", "", "memory for the KV cache (GiB)",
+        axes, f"The same blocks cost {last[most] / last[least]:.1f} times as much in {most}"
+        f" as in {' '.join(least.split())}", "", "memory for the KV cache (GiB)",
     )  # fmt: skip
     axes.legend(ncols=len(targets), loc="upper right")
 
