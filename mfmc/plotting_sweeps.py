@@ -1,4 +1,4 @@
-"""Figures of collected sweeps, by experiment: `draw(figure, tables)` with the tables of `mfmc.collect.Collected`."""
+"""Figures of collected sweeps, by experiment: `draw(figure, tables)`, tables as in `mfmc.collect.Collected`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def looseness(figure: Figure, tables: Tables) -> None:
             ratio = [min(row["bound"], 1.0) / row["exact"] for row in chosen]
             if chosen:
                 series(axes, _column(chosen, "epsilon"), ratio, f"N = {capacity:,}", i)
-        axes.set(xscale="log", yscale="log")
+        axes.set(yscale="log")
         label(axes, str(workload), "deviation epsilon", "bound (16), at most 1, over exact probability")
         axes.label_outer()
     panels[0].legend()
