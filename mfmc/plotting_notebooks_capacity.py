@@ -215,9 +215,7 @@ def draw_costs(
 def _mark(axes: Axes, place: tuple[float, float], color: str) -> None:
     """A point with its memory written below."""
     axes.plot(*place, marker="o", color=color, markersize=7)
-    axes.annotate(
-        f"{place[0]:.0f} GiB", place, xytext=(0, -14), textcoords="offset points", ha="center", fontsize=8.5
-    )
+    axes.annotate(f"{place[0]:.0f} GiB", place, xytext=(0, -14), textcoords="offset points", ha="center", fontsize=8.5)
 
 
 def draw_curves(axes: Axes, gib: np.ndarray, curves: Mapping[str, np.ndarray]) -> None:
