@@ -30,6 +30,8 @@ from mfmc.workload import Workload
 
 #: Accesses per time cell: few, so that little is left to sort, enough that cells cost less than accesses.
 _PER_CELL = 2
+#: Cells that are worked on at once on a CPU: what stays in a core's cache while masses are scattered over them.
+_CELLS_IN_CACHE = 1 << 14
 #: Share of the reusable blocks that the largest histories may hold and be left out of E[F(tau)].
 _SIZE_TAIL = 1e-10
 
@@ -64,6 +66,7 @@ class _Sizes(NamedTuple):
     cells: int
     sup_cells: int  # cells up to the horizon of the sup
     buffer: int  # events that are looked into, per replication
+    cells_at_once: int = _CELLS_IN_CACHE
 
     def grown(self) -> _Sizes:
         """Twice the room for accesses and for events."""
@@ -153,7 +156,10 @@ def simulate_displacement(
         workload.profile().turn_reuse(turn)  # refuses a turn that no conversation reaches
 
     problem, sizes = _problem(workload, capacity, horizon, max(length, horizon), times, turns, accountings)
-    rows = (replicator or Replicator()).run(
+    replicator = replicator or Replicator()
+    if replicator.platform != "cpu":
+        sizes = sizes._replace(cells_at_once=1 << 62)  # all replications at once
+    rows = replicator.run(
         _replicate, (key, problem), sizes, replications,
         bytes_each=sizes.shape.lanes * sizes.shape.steps * (24 + 8 * len(accountings)) + 64 * sizes.cells,
         grow=_Sizes.grown,
@@ -233,6 +239,39 @@ def _replicate(
         columns=len(problem.measures), locate=partial(_cell, problem, sizes),
     )
     count = len(replications)
+    block = _divisor(count, max(1, sizes.cells_at_once // sizes.cells))
+    if block == count:
+        outcomes, overflow = _outcomes(problem, sizes, accesses, own)
+    else:
+
+        def part(first: jax.Array) -> tuple[tuple[_Outcome, ...], jax.Array]:
+            def columns(array: jax.Array) -> jax.Array:
+                wide = block * sizes.shape.lanes
+                own_part = jax.lax.dynamic_slice_in_dim(array, first * sizes.shape.lanes, wide, 1)
+                return jax.lax.optimization_barrier(own_part)  # copied once, not read in strides again and again
+
+            own_part = jax.tree_util.tree_map(lambda x: jax.lax.dynamic_slice_in_dim(x, first, block), own)
+            found = Accesses(
+                columns(accesses.time), tuple(map(columns, accesses.mass)), columns(accesses.place),
+                jax.lax.dynamic_slice_in_dim(accesses.overflow, first, block),
+            )
+            return _outcomes(problem, sizes, found, own_part)
+
+        parts = jax.lax.map(part, jnp.arange(0, count, block, dtype=jnp.int32))
+        outcomes, overflow = jax.tree_util.tree_map(lambda x: x.reshape(count, *x.shape[2:]), parts)
+    return outcomes, overflow | accesses.overflow
+
+
+def _divisor(number: int, most: int) -> int:
+    """The largest divisor of a number that is at most `most`."""
+    return max(d for d in range(1, min(number, most) + 1) if number % d == 0)
+
+
+def _outcomes(
+    problem: _Problem, sizes: _Sizes, accesses: Accesses, own: Lanes
+) -> tuple[tuple[_Outcome, ...], jax.Array]:
+    """Outcomes by accounting of all replications in `accesses`, and which had more events than the buffer holds."""
+    count = own.state.shape[0]
     # One flat index over all replications: XLA's gathers and scatters are several times faster on flat arrays.
     first_cell = jnp.repeat(jnp.arange(count, dtype=jnp.int32) * sizes.cells, sizes.shape.lanes)
     flat = accesses.place + first_cell
@@ -244,7 +283,7 @@ def _replicate(
         jax.vmap(partial(_measure, problem, sizes, measures))(edge, threshold, events.time, events.cell, m)
         for measures, edge, threshold, m in zip(problem.measures, edges, thresholds, events.mass)
     )
-    return outcomes, overflow | accesses.overflow
+    return outcomes, overflow
 
 
 class _Events(NamedTuple):

@@ -24,9 +24,13 @@ from mfmc.errors import BufferOverflow
 #: f(arguments, replication indices, sizes) -> (pytree of arrays [indices, ..], overflow flags [indices])
 Simulation = Callable[..., tuple[Any, jax.Array]]
 
-#: Replications of a chunk at most, on a CPU (so that buffers stay near its caches) and elsewhere.
-_LARGEST_CHUNK = {"cpu": 2048}
-_LARGEST_ELSEWHERE = 1 << 16
+#: Replications of a chunk at most.
+_LARGEST_CHUNK = {"cpu": 2048, "gpu": 1 << 16}
+#: Buffers of a chunk on a CPU: larger ones leave the caches, and XLA then splits every step among its threads, which
+#: costs more than it gains where the other threads have chunks of their own (measured: half the speed at 10 times this).
+_CPU_CHUNK_BYTES = 76 << 20
+#: Large chunks are multiples of this, so that they can be worked on in equal parts.
+_EQUAL_PARTS = 64
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,15 @@ class Replicator:
         devices = len(used)
         in_flight = self._in_flight()
         affordable = int(self.memory_gib * 2**30 / in_flight / max(bytes_each, 1))
-        share = -(-replications // (in_flight * devices)) * devices
-        chunk = self.chunk or min(affordable, share, _LARGEST_CHUNK.get(used[0].platform, _LARGEST_ELSEWHERE) * devices)
-        chunk = devices * max(1, chunk // devices)
+        most = min(affordable, _LARGEST_CHUNK.get(self.platform, 1 << 16) * devices)
+        if self.platform == "cpu":
+            most = min(most, _CPU_CHUNK_BYTES // bytes_each * devices)
+        most = max(1, most)
+        # As many chunks as fill every round, so that no core waits for the last one.
+        rounds = -(-replications // (most * in_flight))
+        chunk = self.chunk or -(-replications // (rounds * in_flight))
+        unit = devices * (_EQUAL_PARTS if self.chunk is None and chunk > _EQUAL_PARTS * devices else 1)
+        chunk = unit * -(-chunk // unit)
         kept = self.chunks.of(simulate, arguments) if self.chunks else None
         arguments = jax.device_put(arguments, used[0] if devices == 1 else None)
         serving = _Serving(simulate, arguments, self.devices, kept, grow, sizes)
@@ -86,8 +96,12 @@ class Replicator:
             return 1
         if self.threads:
             return self.threads
-        platform = (self.devices or jax.local_devices())[0].platform
-        return len(os.sched_getaffinity(0)) if platform == "cpu" else 2
+        return len(os.sched_getaffinity(0)) if self.platform == "cpu" else 2
+
+    @property
+    def platform(self) -> str:
+        """That of the devices in use: cpu, gpu, .."""
+        return (self.devices or jax.local_devices())[0].platform
 
 
 @dataclass
