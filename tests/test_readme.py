@@ -36,7 +36,12 @@ def arguments(line: str, traces: Path | None) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize("line", [c for c in COMMANDS if "-m" not in shlex.split(c, comments=True)])
+def is_sweep(line: str) -> bool:
+    """Sweeps are run by test_sweeps.py and test_resume.py, smaller than the presets of the README."""
+    return any(word == "-m" or word.startswith(("experiment=", "sweep=")) for word in shlex.split(line, comments=True))
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if not is_sweep(line)])
 def test_command_of_the_readme(line, tmp_path, monkeypatch, request, capsys):
     monkeypatch.chdir(tmp_path)
     traces = request.getfixturevalue("shared") / "traces" if any(name in line for name in FILES) else None
