@@ -27,7 +27,7 @@ Simulation = Callable[..., tuple[Any, jax.Array]]
 #: Replications of a chunk at most.
 _LARGEST_CHUNK = {"cpu": 2048, "gpu": 1 << 16}
 #: Buffers of a chunk on a CPU: larger ones leave the caches, and XLA then splits every step among its threads, which
-#: costs more than it gains where the other threads have chunks of their own (measured: half the speed at 10 times this).
+#: costs more than it gains where they have chunks of their own (measured: half the speed at 10 times this).
 _CPU_CHUNK_BYTES = 76 << 20
 #: Large chunks are multiples of this, so that they can be worked on in equal parts.
 _EQUAL_PARTS = 64

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 # Programs here are small and run once: compiling them without optimisation takes two thirds of the time.
-_FLAGS = "--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAGS}".strip()
+os.environ["XLA_FLAGS"] = (
+    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
+).strip()
 
 import jax
 import pytest

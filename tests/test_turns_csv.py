@@ -88,7 +88,9 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(tmp_path, text, messa
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x1f\x8b\x08broken", b"\xff\xfe\x00a", gzip.compress(HEADER.encode())[:-9]], ids=["gzip", "utf-16", "cut short"]
+    "data",
+    [b"\x1f\x8b\x08broken", b"\xff\xfe\x00a", gzip.compress(HEADER.encode())[:-9]],
+    ids=["gzip", "utf-16", "cut short"],
 )
 def test_damaged_bytes_are_refused(tmp_path, data):
     (tmp_path / "t.csv.gz").write_bytes(data)

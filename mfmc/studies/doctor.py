@@ -93,7 +93,7 @@ def _wrong_results(config: Settings) -> Finding:
 
 def _poisson_variance(config: Settings) -> Finding:
     """Variance over mean of the counts drawn, within 5 standard errors of 1 (jax.random.poisson has 1.025)."""
-    if not getattr(jax.config, "jax_enable_x64"):
+    if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         return Finding("Poisson counts", WARNING, "not looked at in float32", "use runtime.precision=float64")
     rate, count = 1e6, 200_000
     table = alias.poisson_table(rate)
@@ -152,7 +152,7 @@ def _available_gib() -> float | None:
 
 
 def _compiled(config: Settings) -> Finding:
-    folder = getattr(jax.config, "jax_compilation_cache_dir")
+    folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if folder is None:
         return Finding(
             "compiled programs", WARNING, "the cache folder cannot be written", "set XDG_CACHE_HOME to one that can"
