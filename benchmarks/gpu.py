@@ -14,20 +14,10 @@ jax.config.update("jax_enable_x64", True)
 
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
+from displacement import HORIZON, LAMBDA0, TIMES, scm  # noqa: E402
 
 import mfmc  # noqa: E402
 from mfmc.conversations import window  # noqa: E402
-
-LAMBDA0, HORIZON, TIMES = 0.03509557478308677, 1.6, (0.4, 0.8)  # scm: T_C = 0.8 mean gaps
-
-
-def scm(capacity: int) -> mfmc.Workload:
-    return mfmc.Workload(
-        LAMBDA0 * capacity,
-        mfmc.ExponentialGaps(1.0),
-        mfmc.GeometricTurns(0.7, 80),
-        mfmc.PoissonBlocks(1.0, 3.0, later_minimum=2),
-    )
 
 
 def lognormal(capacity: int) -> mfmc.Workload:

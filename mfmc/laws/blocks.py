@@ -18,6 +18,7 @@ import numpy as np
 from scipy import stats
 
 from mfmc.errors import InputError
+from mfmc.laws.pmf import pmf_from_one
 
 #: Probability that the pmf of one increment may cut off (renormalised away).
 LOST_MASS = 1e-15
@@ -214,5 +215,4 @@ class EmpiricalBlocks(BlockLaw):
         _check(self.length_power == 0, "length_power", self.length_power, "0 for an empirical law")
 
     def increment_pmf(self, turn: int, turns: int) -> np.ndarray:
-        p = np.trim_zeros(np.array((0.0, *(self.first if turn == 1 else self.later))), "b")
-        return p / p.sum()
+        return pmf_from_one(self.first if turn == 1 else self.later)

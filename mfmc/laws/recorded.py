@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mfmc.accounting import Sequences, prompt_totals, sequences
+from mfmc.accounting import Sequences, prompt_totals, running_sum, sequences
 from mfmc.errors import InputError
 from mfmc.laws.conversations import ConversationLaw, NodeTable, _practical_jumps, _whole_jumps
 from mfmc.laws.spectrum import HistoryTable, JumpMeasure
@@ -99,11 +99,11 @@ class RecordedConversations(ConversationLaw):
     def _grows(self) -> bool:
         """Whether R_n is the sum of all increments up to n in every conversation (nothing was compacted)."""
         whole = self._sequences["whole"]
-        return bool(np.array_equal(whole.content, _within(whole.new, self.turn)))
+        return bool(np.array_equal(whole.content, running_sum(whole.new, self.turn == 1)))
 
     def _pairwise_jumps(self, seq: Sequences) -> JumpMeasure:
         turns = int(self.lengths.max())
-        cumulative = _within(seq.new, self.turn)
+        cumulative = running_sum(seq.new, self.turn == 1)
         largest = int(np.max(cumulative + np.maximum(seq.reuse, 0)))
         dense = np.zeros((turns + 2, largest + 1))
         final = self.turn == self.row_length
@@ -168,10 +168,3 @@ def _turn_numbers(sorted_conversation: np.ndarray) -> np.ndarray:
     starts = np.ones(sorted_conversation.size, dtype=bool)
     starts[1:] = sorted_conversation[1:] != sorted_conversation[:-1]
     return rows - np.maximum.accumulate(np.where(starts, rows, 0)) + 1
-
-
-def _within(values: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """Running sum that begins again at every turn 1."""
-    total = np.cumsum(values)
-    first = turn == 1
-    return total - (total - values)[first][np.cumsum(first) - 1]

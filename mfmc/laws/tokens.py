@@ -16,6 +16,7 @@ from scipy import stats
 
 from mfmc.errors import InputError
 from mfmc.laws.conversations import ConversationLaw, _practical_jumps, _whole_jumps, convolve, turn_pmf
+from mfmc.laws.pmf import checked_probabilities, pmf_from_one
 from mfmc.laws.spectrum import HistoryTable, JumpMeasure
 from mfmc.laws.turns import TurnLaw
 
@@ -90,14 +91,10 @@ class EmpiricalTokens(TokenLaw):
     probabilities: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        values = tuple(float(p) for p in self.probabilities)
-        object.__setattr__(self, "probabilities", values)
-        _check(len(values) > 0 and all(p >= 0 and math.isfinite(p) for p in values) and sum(values) > 0,
-               "probabilities", list(values), "non-negative numbers with a positive sum")
+        object.__setattr__(self, "probabilities", checked_probabilities("tokens.probabilities", self.probabilities))
 
     def pmf(self) -> np.ndarray:
-        p = np.trim_zeros(np.array((0.0, *self.probabilities)), "b")
-        return p / p.sum()
+        return pmf_from_one(self.probabilities)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import numpy as np
 from scipy import stats
 
 from mfmc.errors import InputError
+from mfmc.laws.pmf import checked_probabilities, pmf_from_one
 
 #: Probability that a truncation may cut off.
 LOST_MASS = 1e-13
@@ -170,11 +171,7 @@ class EmpiricalTurns(TurnLaw):
     probabilities: tuple[float, ...]
 
     def __init__(self, probabilities):
-        values = tuple(float(p) for p in probabilities)
-        object.__setattr__(self, "probabilities", values)
-        _check(len(values) > 0 and all(p >= 0 and math.isfinite(p) for p in values) and sum(values) > 0,
-               "probabilities", list(values), "non-negative numbers with a positive sum")
+        object.__setattr__(self, "probabilities", checked_probabilities("turns.probabilities", probabilities))
 
     def pmf(self) -> np.ndarray:
-        p = np.trim_zeros(np.array((0.0, *self.probabilities)), "b")
-        return p / p.sum()
+        return pmf_from_one(self.probabilities)
