@@ -17,6 +17,7 @@ from ..accounting import access_sizes, histories_from_tokens, running_sum
 from ..errors import InputError
 
 Integers = NDArray[np.int64]
+NEVER = -(2**62)  # the displacement of an access that no cache serves: negative whatever blocks are added
 
 
 class Sizes(NamedTuple):
@@ -36,16 +37,17 @@ class Sizes(NamedTuple):
 
 class Moves(NamedTuple):
     """All that an LRU kernel reads, arrays [n]: links between accesses, and blocks at their places in the
-    list.
+    list, in 32 bits wherever they fit, since kernels wait for memory.
 
-    ``taken`` blocks leave the place of an access when its conversation returns: ``moved`` of its next access.
+    ``taken`` blocks leave the place of an access when its conversation returns: ``moved`` of its next access;
+    without a return, anything from 0 to ``held``.
     """
 
-    previous: Integers
-    next: Integers
-    held: Integers
-    moved: Integers
-    taken: Integers
+    previous: NDArray
+    next: NDArray
+    held: NDArray
+    moved: NDArray
+    taken: NDArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,13 +95,26 @@ class AccessStream:
         key = f"{accounting} {eviction}"
         if key not in self._cache:
             sizes = self.sizes(accounting)
-            replaces = accounting == "whole" and eviction == "conversation"
-            moved = sizes.moved if replaces else sizes.reuse
+            narrow = narrowest(max(int(sizes.held.max()), int(sizes.moved.max())))
+            held = sizes.held.astype(narrow)
+            moved = sizes.moved if accounting == "whole" and eviction == "conversation" else sizes.reuse
             if moved is sizes.moved and accounting == "whole":
-                taken = sizes.held
+                taken = held
             else:
-                taken = moved[np.minimum(self.next, len(self) - 1)]
-            self._cache[key] = Moves(self.previous, self.next, sizes.held, moved, taken)
+                taken = taken_by_return(moved, self.next).astype(narrow)
+            self._cache[key] = Moves(self.previous, self.next, held, moved.astype(narrow), taken)
+        return self._cache[key]
+
+    def shrinks(self, accounting: str = "whole", eviction: str = "conversation") -> bool:
+        """Some content loses blocks that Algorithm 1 frees at once: what lies before an access can fall again."""
+        sizes = self.sizes(accounting)
+        return eviction == "conversation" and sizes.moved is not sizes.reuse
+
+    def looked_up(self, accounting: str = "whole") -> int:
+        """Blocks that the counted accesses look up: the denominator of (12) and (24)."""
+        key = f"{accounting} looked up"
+        if key not in self._cache:
+            self._cache[key] = int(self.sizes(accounting).content[self.counted].sum())
         return self._cache[key]
 
     @cached_property
@@ -180,7 +195,11 @@ def accesses_from_arrays(
     _refuse_overflow(size if total is None else np.maximum(size, total))
     named = np.asarray(conversation)
     owner = named[row].astype(np.int64, copy=False) if named.dtype.kind in "iuf" else ids[row]
-    ends = following == len(times) if final is None else np.asarray(final, dtype=bool)[row]
+    ends = following == len(times)
+    if final is not None:
+        told = np.asarray(final, dtype=bool)[row]
+        _require("final", told, ~told | ends, "its conversation has a later access", row)
+        ends = told
     return AccessStream(
         times[row], owner, size, shared, previous, following, row, ends, total, shared_tokens, block_tokens
     )
@@ -215,6 +234,17 @@ def _histories_of_prompts(
     return size, np.where(restarts, kept, before)
 
 
+def taken_by_return(moved: NDArray, following: NDArray) -> NDArray:
+    """``moved`` of the next access of every access; 0 where there is none."""
+    n = len(moved)
+    return np.where(following < n, moved[np.minimum(following, n - 1)], 0)
+
+
+def narrowest(largest: int) -> Any:
+    """The signed integers that hold ``largest``, in 32 bits or 64."""
+    return np.int32 if largest < 2**31 else np.int64
+
+
 def links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
     """previous [n], next [n], and the accesses sorted by conversation, then time; ids as numbered below."""
     n = len(conversation)
@@ -226,7 +256,7 @@ def links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
     starts = np.flatnonzero(np.diff(packed >> bits, prepend=-1))
     packed &= (1 << bits) - 1
     by_conversation = packed
-    index: Any = np.int32 if n < 2**31 else np.int64
+    index = narrowest(n)
     previous, following = np.empty(n, index), np.empty(n, index)
     previous[by_conversation[1:]] = by_conversation[:-1]
     previous[by_conversation[starts]] = -1

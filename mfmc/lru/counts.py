@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from .accesses import Integers
@@ -13,34 +14,32 @@ from .accesses import Integers
 class Tally:
     """Sums of integer weights at integer points: an array for points below ``near``, a list beyond.
 
-    Points from ``limit`` on are not asked for and left out.
+    Points from ``limit`` on are not asked for and left out, as are negative ones.
     """
 
     def __init__(self, near: int, limit: int) -> None:
         self.near, self.limit = min(near, limit), limit
-        self.sums = np.zeros(0, np.int64)
+        self._sums = np.zeros(1, np.int64)  # the sum at point p is _sums[p + 1]; _sums[0] collects what is left out
         self.far: list[tuple[Integers, Integers]] = []
 
-    def add(self, points: Integers, weights: Integers) -> None:
-        if not len(points):
-            return
-        top = int(points.max()) + 1
+    def add(self, points: Integers, weights: NDArray) -> None:
+        """Add the weights (whole numbers or flags) at their points."""
+        top = int(points.max(initial=-1)) + 1
         if top > self.near:
-            inside = points < self.near
-            beyond = ~inside & (points < self.limit)
-            self.far.append((points[beyond], weights[beyond]))
-            points, weights = points[inside], weights[inside]
+            beyond = (points >= self.near) & (points < self.limit)
+            self.far.append((points[beyond], weights[beyond].astype(np.int64)))
             top = self.near
-        if top > len(self.sums):
-            grown = np.zeros(min(self.near, max(top, 2 * len(self.sums))), np.int64)
-            grown[: len(self.sums)] = self.sums
-            self.sums = grown
-        np.add.at(self.sums, points, weights)
+        if top > len(self._sums) - 1:
+            grown = np.zeros(min(self.near, max(top, 2 * len(self._sums))) + 1, np.int64)
+            grown[: len(self._sums)] = self._sums
+            self._sums = grown
+        _add(self._sums, points, weights)
 
     def total(self) -> tuple[Integers, Integers]:
         """The points with a sum other than 0, increasing, and their sums."""
-        near = np.flatnonzero(self.sums)
-        parts = [(near, self.sums[near]), *self.far]
+        sums = self._sums[1:]
+        near = np.flatnonzero(sums)
+        parts = [(near, sums[near]), *self.far]
         points, weights = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         if not self.far:
             return points, weights
@@ -88,6 +87,15 @@ class Growth:
         value = np.cumsum(jumps)
         value[1:] += np.cumsum(slope[:-1] * np.diff(points))
         return Count(points, value, slope)
+
+
+@njit(cache=True, nogil=True)
+def _add(sums, points, weights):
+    """No branch: which points are left out cannot be predicted."""
+    top = len(sums) - 1
+    for i in range(len(points)):
+        point = max(points[i], -1) + 1
+        sums[np.uint64(point if point <= top else 0)] += weights[i]
 
 
 def _from_zero(points: Integers, sums: Integers) -> tuple[Integers, Integers]:

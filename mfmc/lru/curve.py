@@ -7,7 +7,6 @@ capacities.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..errors import InputError
 from .accesses import AccessStream, Integers
 from .counts import Count, Growth, Tally
-from .replay import checked_capacity, chosen_backend, chosen_eviction, spans
+from .replay import checked_capacity, chosen_backend, chosen_eviction, over_spans
 
 NO_LIMIT = 2**62
 
@@ -86,7 +85,7 @@ def hit_ratio_curve(
     chosen_eviction(eviction)
     backend = chosen_backend(backend)
     moves = stream.moves(accounting, eviction)
-    if moves.moved is not stream.sizes(accounting).reuse:  # contents shrink
+    if stream.shrinks(accounting, eviction):
         from .long_streams import hit_ratio_curve_of_chunks, slices
 
         return hit_ratio_curve_of_chunks(slices(stream), max_capacity, accounting, eviction=eviction, backend=backend)
@@ -102,16 +101,13 @@ def hit_ratio_curve(
 
     from .displacement import displacements
 
-    edges = spans(begin, end)
-
     def count(start: int, stop: int) -> Counts:
         counts = Counts(stream, accounting, eviction, max_capacity)
         for piece, displaced in displacements(moves, start, stop, limit):
             counts.add(stream, piece, displaced, moves.moved)
         return counts
 
-    with ThreadPoolExecutor(len(edges)) as pool:
-        first, *others = pool.map(count, edges[:-1], edges[1:])
+    first, *others = over_spans(count, begin, end)
     for counts in others:
         first.merge(counts)
     return first.curve()
@@ -129,27 +125,24 @@ class Counts:
         self.looked_up = self.accesses = self.tokens_looked_up = 0
 
     def add(self, stream: AccessStream, piece: slice, displaced: Integers, moved: Integers) -> None:
-        """Enter accesses piece.start..piece.stop-1 of the stream with their displacements (-1: never a
-        hit).
-        """
+        """Enter accesses piece.start..piece.stop-1 of the stream with their displacements."""
         sizes = stream.sizes(self.accounting)
         reuse = sizes.reuse[piece]
         self.accesses += len(reuse)
         self.looked_up += int(sizes.content[piece].sum())
-        found = np.flatnonzero((displaced >= 0) & (reuse > 0))
-        displaced, reuse = displaced[found], reuse[found]
-        complete = displaced + moved[piece][found]
-        self.hits.jumps.add(complete, np.ones_like(complete))
+        complete = displaced + moved[piece]  # the capacity from which on everything is served
+        self.hits.jumps.add(complete, reuse > 0)
         if self.eviction == "conversation":
             self.served.jumps.add(complete, reuse)
         else:
-            self.served.bends.add(displaced, np.ones_like(complete))
-            self.served.bends.add(complete, -np.ones_like(complete))
+            one = np.ones_like(reuse)
+            self.served.bends.add(displaced, one)
+            self.served.bends.add(complete, -one)
         if stream.tokens is None or stream.shared_tokens is None or stream.block_tokens is None:
             return
         k = stream.block_tokens
         self.tokens_looked_up += int(stream.tokens[piece].sum())
-        shared = stream.shared_tokens[piece][found]
+        shared = stream.shared_tokens[piece]
         if self.eviction == "conversation":
             self.tokens.jumps.add(complete, np.minimum(reuse * k, shared))
             return

@@ -16,14 +16,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .accesses import Moves
+from .accesses import NEVER, Moves
 from .two_pointer import at
 
 PIECE = 1 << 16  # accesses whose displacements are handed over at a time: they stay in the processor's cache
 
 
 def displacements(moves: Moves, begin: int, end: int, limit: int) -> Iterator[tuple[slice, NDArray[np.int64]]]:
-    """Consecutive pieces of begin..end-1 with D(prev(e), e); -1 where there is none or it exceeds ``limit``.
+    """Consecutive pieces of begin..end-1 with D(prev(e), e); NEVER where there is none or it exceeds ``limit``.
 
     The array is overwritten by the next piece. Needs contents that never shrink (moved <= held at prev).
     """
@@ -80,7 +80,7 @@ def _advance(previous, following, held, moved, start, limit, mark, owner, remove
         e = at(start + i)
         last = np.int64(previous[e])
         slot = np.int64(slot_of[at(last)]) if last >= horizon else -1
-        distance = -1
+        distance = NEVER
         if slot >= 0:
             wanted = moved[e]
             taken = 0
@@ -94,7 +94,7 @@ def _advance(previous, following, held, moved, start, limit, mark, owner, remove
                 tree[node] = below + (wanted & -right)
             removed[at(slot)] = wanted
             distance = inserted - mark[at(slot)] - taken
-        displaced[at(i)] = distance if distance <= limit else -1
+        displaced[at(i)] = distance if distance <= limit else NEVER
         if following[e] < n:
             if used == slots:
                 used = _sweep(following, start + i, inserted - limit, mark, owner, removed, tree, slot_of)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import InputError
-from .accesses import AccessStream, Integers, Moves, conversation_numbers, links
+from .accesses import AccessStream, Integers, Moves, conversation_numbers, links, taken_by_return
 from .curve import NO_LIMIT, Counts, HitRatioCurve
 from .replay import checked_capacity, chosen_backend, chosen_eviction
 
@@ -109,7 +109,7 @@ def _step(
     if replaces:
         moved = np.where(previous >= 0, held[previous], moved)
     n = len(held)
-    taken = moved[np.minimum(following, n - 1)]
+    taken = taken_by_return(moved, following)
     shrinking = carried.shrinking or bool(np.any(moved > held))
     peak = np.zeros(len(held), np.int64)
     if shrinking:

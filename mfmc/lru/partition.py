@@ -17,14 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .accesses import Moves
+from .accesses import NEVER, Moves
 
 TILE_BITS, DIGIT_BITS = 5, 4
 TILE = 1 << TILE_BITS
 
 
 def displacements(moves: Moves) -> NDArray[np.int64]:
-    """D(prev(e), e) of every access, int64 [n]; -1 where there is no prev(e). Contents must never shrink."""
+    """D(prev(e), e) of every access, int64 [n]; NEVER where there is no prev(e). Contents must never shrink."""
     previous, following, held, moved, _ = moves
     n = len(held)
     rows = _padded(n)
@@ -36,7 +36,7 @@ def displacements(moves: Moves) -> NDArray[np.int64]:
     awaits = np.zeros(rows, np.bool_)
     awaits[:n] = following < n
     displaced = np.asarray(_displacements(*arrays, awaits))[:n].astype(np.int64)
-    return np.where(previous >= 0, displaced, -1)
+    return np.where(previous >= 0, displaced, NEVER)
 
 
 def _padded(n: int) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from .accesses import AccessStream, Integers, Moves
 
 EVICTIONS = ("conversation", "block")
 BACKENDS = ("numba", "xla")
+Result = TypeVar("Result")
 MIN_SPAN = 1 << 16  # accesses that are worth a thread
 
 
@@ -48,12 +51,14 @@ class Replay:
     @property
     def hit_ratio(self) -> float:
         """Blocks served over blocks looked up: (12) and (24)."""
-        counted, sizes = self.stream.counted, self.stream.sizes(self.accounting)
-        if self.found.dtype == np.bool_:
-            served = np.dot(sizes.reuse[counted], self.found[counted])
-        else:
-            served = np.sum(self.found[counted])
-        return float(served / np.sum(sizes.content[counted]))
+        found, looked_up = self.found[self.stream.counted], self.stream.looked_up(self.accounting)
+        if found.dtype != np.bool_:
+            return float(found.sum() / looked_up)
+        from .two_pointer import sum_where
+
+        reuse = self.stream.sizes(self.accounting).reuse[self.stream.counted]
+        parts = over_spans(lambda begin, end: sum_where(found[begin:end], reuse[begin:end]), 0, len(found))
+        return sum(parts) / looked_up
 
     @property
     def request_hit_ratio(self) -> float:
@@ -98,26 +103,29 @@ def replay_lru(
 
 
 def replay_threads(moves: Moves, capacity: int, by_block: bool) -> NDArray:
-    """The two-pointer kernel over one chunk of time per core: found blocks, or hit flags, of every access."""
-    from .two_pointer import replay_range, warm_start
+    """The two-pointer kernel over one chunk of time per core: found blocks, or a flag, for every access."""
+    from .two_pointer import block_by_block, warm_start, whole_conversations
 
-    n = len(moves.held)
-    found: NDArray = np.zeros(n, dtype=np.int64 if by_block else np.bool_)
-    edges = spans(0, n)
+    found: NDArray = np.zeros(len(moves.held), dtype=np.int64 if by_block else np.bool_)
+    kernel = block_by_block if by_block else whole_conversations
 
     def serve(begin: int, end: int) -> None:
         start = warm_start(*moves, capacity, begin)
-        replay_range(*moves, capacity, by_block, start, begin, end, found)
+        kernel(*moves, capacity, start, begin, end, found)
 
-    with ThreadPoolExecutor(len(edges)) as pool:
-        list(pool.map(serve, edges[:-1], edges[1:]))
+    if capacity > 0:
+        over_spans(serve, 0, len(found))
     return found
 
 
-def spans(begin: int, end: int) -> Integers:
-    """Edges of equal spans of the accesses begin..end-1, one for each core but none shorter than MIN_SPAN."""
+def over_spans(work: Callable[[int, int], Result], begin: int, end: int) -> list[Result]:
+    """``work`` on equal spans of the accesses begin..end-1: a thread per core, but none for fewer than MIN_SPAN."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return np.linspace(begin, end, min(cores, max((end - begin) // MIN_SPAN, 1)) + 1).astype(np.int64)
+    edges = np.linspace(begin, end, min(cores, max((end - begin) // MIN_SPAN, 1)) + 1).astype(np.int64).tolist()
+    if len(edges) == 2:
+        return [work(begin, end)]
+    with ThreadPoolExecutor(len(edges) - 1) as pool:
+        return list(pool.map(work, edges[:-1], edges[1:]))
 
 
 def chosen_eviction(eviction: str) -> str:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .accesses import NEVER
+
 
 @njit(cache=True, nogil=True)
 def peak_displacements(previous, following, held, moved, floor, displaced, peak):
-    """The largest D(prev(e), i), prev(e) < i <= e: ``displaced[e]`` int64 [n], -1 where there is no prev(e).
+    """The largest D(prev(e), i), prev(e) < i <= e: ``displaced[e]`` int64 [n], NEVER where there is no prev(e).
 
     A peak counts the position's own blocks too: ``floor[e]`` is the one that position e brings along from
     an earlier part of the stream (0: none), ``peak[e]`` the one it takes on to the next.
@@ -27,7 +29,7 @@ def peak_displacements(previous, following, held, moved, floor, displaced, peak)
     most = np.zeros(2 * leaves, np.int64)
     for e in range(n):
         last = previous[e]
-        displaced[e] = -1
+        displaced[e] = NEVER
         if last >= 0:
             _descend(pending, most, leaves + last, leaves, moved[e])
             displaced[e] = most[leaves + last] - held[last]

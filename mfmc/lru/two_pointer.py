@@ -1,10 +1,14 @@
 """One capacity in O(1) amortised per access: a tail index instead of a list (THEORY B8), compiled by numba.
 
 Position p of the stream stands for what its access left at the front: ``held[p]`` blocks until the
-conversation returns, ``held[p] - taken[p]`` orphans afterwards. Let ``above`` be the blocks held at
-positions after the tail. Everything after the tail is resident, nothing before it, and of the tail itself
-what ``capacity - above`` leaves room for. No access looks anything up by name, and no list is ever touched in
-the middle.
+conversation returns, ``held[p] - taken[p]`` orphans afterwards. The tail is the last position that still
+serves: everything after it is in the cache, nothing before it. No access looks anything up by name, and no
+list is ever touched in the middle.
+
+Both kernels take one step at a time: either the cache is too full, and the tail moves on, or the next access
+is served. Which of the two cannot be predicted, so both are computed and one is chosen, without a branch: that is
+twice as fast as a loop within a loop. Where the tail has caught up with an access that is not served yet, the blocks
+counted are those of that access, in advance, as a negative number; so a tail never overtakes.
 """
 
 from __future__ import annotations
@@ -16,40 +20,53 @@ at = np.uint64  # numba does not look whether an unsigned index counts from the 
 
 
 @njit(cache=True, nogil=True)
-def replay_range(previous, following, held, moved, taken, capacity, by_block, start, begin, end, served):
-    """Serve accesses start..end-1 from an empty cache and write served[begin:end].
+def whole_conversations(previous, following, held, moved, taken, capacity, start, begin, end, found):
+    """Serve accesses start..end-1 from an empty cache; found[begin:end]: True where the conversation is there.
 
-    ``by_block`` False: True where all ``moved`` blocks are there. True: how many are, leading ones first.
+    A conversation serves while what its next access wants fits together with all that lies in front of it.
     """
-    n = len(held)
-    tail, above = start, 0
-    for e in range(start, end):
-        last, wanted = np.int64(previous[at(e)]), moved[at(e)]
-        gone = _if(last > tail, wanted)
-        found = gone
-        if last == tail:
-            found = min(wanted, capacity - above) if by_block else wanted
-        if e >= begin:
-            served[at(e)] = found if by_block else found > 0
-        above += _if(e > tail, held[at(e)]) - gone
-        while above > capacity:
-            tail += 1
-            above -= held[at(tail)] - _if(following[at(tail)] <= e, taken[at(tail)])
-        while tail <= e:
-            # Of the tail a conversation stays while what its next access wants fits, blocks while any do.
-            back = following[at(tail)]
-            wants = 1 if by_block else _if((e < back) & (back < n), taken[at(tail)])
-            if above + wants <= capacity:
-                break
-            tail += 1
-            if tail <= e:
-                above -= held[at(tail)] - _if(following[at(tail)] <= e, taken[at(tail)])
+    last = len(held) - 1
+    e, tail = start, start
+    # What must fit: of the tail the blocks that its next access wants, and everything after it.
+    needed = np.int64(taken[start]) - np.int64(held[start])
+    while e < end:
+        full = needed > capacity
+        ahead = min(tail + 1, last)
+        leaves = _if(following[at(tail)] >= e, taken[at(tail)])
+        orphans = np.int64(held[at(ahead)]) - np.int64(taken[at(ahead)])
+        hit = previous[at(e)] >= tail
+        found[at(max(e, begin))] = hit
+        enters = np.int64(held[at(e)]) - _if(hit, moved[at(e)])
+        needed += -(leaves + orphans) if full else enters
+        tail += full
+        e += not full
+
+
+@njit(cache=True, nogil=True)
+def block_by_block(previous, following, held, moved, taken, capacity, start, begin, end, found):
+    """Serve accesses start..end-1 from an empty cache of at least one block; found[begin:end]: blocks found.
+
+    The deepest blocks of the tail leave first, so it serves its leading blocks while any fits.
+    """
+    last = len(held) - 1
+    e, tail = start, start
+    above = -np.int64(held[start])  # blocks after the tail
+    while e < end:
+        full = above >= capacity
+        ahead = min(tail + 1, last)
+        remains = np.int64(held[at(ahead)]) - _if(following[at(ahead)] < e, taken[at(ahead)])
+        back, wanted = np.int64(previous[at(e)]), np.int64(moved[at(e)])
+        after = _if(back > tail, wanted)
+        found[at(max(e, begin))] = after + _if(back == tail, min(wanted, capacity - above))
+        above += -remains if full else np.int64(held[at(e)]) - after
+        tail += full
+        e += not full
 
 
 @njit(cache=True, nogil=True)
 def _if(condition, value):
-    """The value or 0, without a branch: these conditions cannot be predicted."""
-    return value & -np.int64(condition)
+    """The value or 0, without a branch."""
+    return np.int64(value) & -np.int64(condition)
 
 
 @njit(cache=True, nogil=True)
@@ -65,3 +82,12 @@ def warm_start(previous, following, held, moved, taken, capacity, begin):
         position -= 1
         total += held[position] - _if(following[position] < begin, taken[position])
     return position
+
+
+@njit(cache=True, nogil=True)
+def sum_where(found, values):
+    """The sum of the values whose flag is up."""
+    total = 0
+    for i in range(len(values)):
+        total += _if(found[i], values[i])
+    return total
