@@ -32,6 +32,8 @@ from mfmc.workload import Workload
 _PER_CELL = 2
 #: Cells that are worked on at once on a CPU: what stays in a core's cache while masses are scattered over them.
 _CELLS_IN_CACHE = 1 << 14
+#: Equal cells up to the horizon at least: a power of two, and so is every number of cells.
+_FEWEST_CELLS = 64
 #: Share of the reusable blocks that the largest histories may hold and be left out of E[F(tau)].
 _SIZE_TAIL = 1e-10
 
@@ -66,6 +68,7 @@ class _Sizes(NamedTuple):
     cells: int
     sup_cells: int  # cells up to the horizon of the sup
     buffer: int  # events that are looked into, per replication
+    path_steps: int  # steps of the horizon at whose ends D_N is reported
     cells_at_once: int = _CELLS_IN_CACHE
 
     def grown(self) -> _Sizes:
@@ -80,6 +83,7 @@ class _Outcome(NamedTuple):
     sup: jax.Array
     passage: jax.Array
     reuse: jax.Array
+    path: jax.Array
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ class DisplacementPaths:
     sup: np.ndarray  # [replications]: sup over [0, horizon] of |D_N(t)/N - d(t)|
     passage: np.ndarray  # [replications, turns]: tau_C(j) (14), with reuse_j drawn anew
     reuse_given_path: np.ndarray  # [replications]: sum_r r a(r) F(tau_C of size r), blocks per conversation
+    path: np.ndarray  # int64 [replications, path_steps + 1]: D_N at equal steps of [0, horizon], if asked for
 
     @property
     def deviation(self) -> np.ndarray:
@@ -133,12 +138,14 @@ def simulate_displacement(
     turns: tuple[int, ...] = (),
     accountings: tuple[str, ...] = ("whole",),
     length: float | None = None,
+    path_steps: int = 0,
     replicator: Replicator | None = None,
 ) -> dict[str, DisplacementPaths]:
     """Independent stationary displacement paths, by accounting.
 
     horizon: of the sup; 2 T_C if not given. length: of the simulated window, at least the horizon; if not given and
-    turns are, long enough that every passage is seen (`passage_length`). times: at most the length.
+    turns are, long enough that every passage is seen (`passage_length`). times: at most the length. path_steps: whole
+    paths at so many equal steps of the horizon, a power of two up to 64; they cost memory, but no time.
     """
     require_double_precision()
     if not (isinstance(replications, int | np.integer) and replications >= 1):
@@ -152,10 +159,12 @@ def simulate_displacement(
     times = np.atleast_1d(np.asarray(times, dtype=float))
     if times.size and not (times.min() >= 0 and times.max() <= length * (1 + 1e-12)):
         raise InputError(f"times={times.tolist()}: expected within the simulated window, 0 to {length:g}")
+    if path_steps not in (0, *(1 << i for i in range(_FEWEST_CELLS.bit_length()))):
+        raise InputError(f"path_steps={path_steps!r}: expected a power of two, at most {_FEWEST_CELLS}, or 0 for none")
     for turn in turns:
         workload.profile().turn_reuse(turn)  # refuses a turn that no conversation reaches
 
-    problem, sizes = _problem(workload, capacity, horizon, max(length, horizon), times, turns, accountings)
+    problem, sizes = _problem(workload, capacity, horizon, max(length, horizon), times, turns, accountings, path_steps)
     replicator = replicator or Replicator()
     if replicator.platform != "cpu":
         sizes = sizes._replace(cells_at_once=1 << 62)  # all replications at once
@@ -168,19 +177,19 @@ def simulate_displacement(
         name: DisplacementPaths(
             name, capacity, horizon, max(length, horizon), times, tuple(turns),
             values=rows[i].values, mean=np.asarray(mean_displacement(workload, times, name), dtype=float),
-            sup=rows[i].sup / capacity, passage=rows[i].passage, reuse_given_path=rows[i].reuse,
+            sup=rows[i].sup / capacity, passage=rows[i].passage, reuse_given_path=rows[i].reuse, path=rows[i].path,
         )
         for i, name in enumerate(accountings)
     }
 
 
-def _problem(workload, capacity, horizon, length, times, turns, accountings) -> tuple[_Problem, _Sizes]:
+def _problem(workload, capacity, horizon, length, times, turns, accountings, path_steps) -> tuple[_Problem, _Sizes]:
     tables, shape = window(workload, length, accountings)
     rate = float(workload.arrival_rate)
     turn_pmf = workload.law.turn_pmf()
     per_time = rate * float(turn_pmf @ np.arange(turn_pmf.size))  # accesses per unit time
-    sup_cells = 1 << max(4, round(math.log2(max(per_time * horizon, 1) / _PER_CELL)))
-    cells = sup_cells + (round_up(math.ceil(sup_cells * (length / horizon - 1) - 1e-9)) if length > horizon else 0)
+    sup_cells = max(_FEWEST_CELLS, 1 << max(0, round(math.log2(max(per_time * horizon, 1) / _PER_CELL))))
+    cells = sup_cells + (round_up(math.ceil(per_time * (length - horizon) / _PER_CELL)) if length > horizon else 0)
     edges = _edges(horizon, length, sup_cells, cells)
     measures, near = [], 0.0
     for name in accountings:
@@ -201,7 +210,7 @@ def _problem(workload, capacity, horizon, length, times, turns, accountings) -> 
     problem = _Problem(
         tables, workload.gaps, tuple(measures), np.int64(capacity), np.float64(horizon), times
     )
-    return problem, _Sizes(shape, cells, sup_cells, max(buffer, 32))
+    return problem, _Sizes(shape, cells, sup_cells, max(buffer, 32), path_steps)
 
 
 def _edges(horizon: float, length: float, sup_cells: int, cells: int) -> np.ndarray:
@@ -404,7 +413,9 @@ def _measure(problem, sizes, measures: _Measures, edge, threshold, time, cell, m
     at = _cell(problem, sizes, problem.times)
     within = (cell[None, :] == at[:, None]) & (time[None, :] <= problem.times[:, None])
     values = edge[at] + jnp.sum(jnp.where(within, mass[None, :], 0), axis=1)
-    return _Outcome(values, sup, passage, _reuse_given_path(problem, measures, edge, time, before, after))
+    every = sizes.sup_cells // sizes.path_steps if sizes.path_steps else 0
+    path = edge[: sizes.sup_cells + 1 : every] if every else edge[:0]
+    return _Outcome(values, sup, passage, _reuse_given_path(problem, measures, edge, time, before, after), path)
 
 
 def _path_at(cell: jax.Array, mass: jax.Array, edge: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -69,6 +69,7 @@ def test_one_pass_equals_a_sorted_event_list(workload):
         turns=(1, 2),
         accountings=("whole", "practical"),
         length=2.5,
+        path_steps=16,
     )
     time, mass = accesses(workload, 2.5, replications, ("whole", "practical"))
     for name, blocks in zip(paths, mass):
@@ -85,6 +86,8 @@ def test_one_pass_equals_a_sorted_event_list(workload):
             assert found.sup[i] == pytest.approx(sup / capacity, rel=1e-12)
             values = [d[t <= x][-1] if np.any(t <= x) else 0 for x in times]
             np.testing.assert_array_equal(found.values[i], values)
+            path = [d[t <= x][-1] if np.any(t <= x) else 0 for x in np.linspace(0, horizon, 17)]
+            np.testing.assert_array_equal(found.path[i], path)
             reuse = 0.0
             for r, weight in zip(profile.reuse.support, profile.reuse.weight):
                 gone = np.flatnonzero(d > capacity - r) if r <= capacity else [None]
@@ -254,6 +257,7 @@ def test_passage_length_covers_every_passage():
         ({"horizon": -1.0}, "horizon=-1.0"),
         ({"times": [5.0]}, "times=\\[5.0\\]"),
         ({"turns": (500,)}, "turn=500"),
+        ({"path_steps": 100}, "path_steps=100"),
         ({"accountings": ("token",)}, "needs a workload in tokens"),
     ],
 )

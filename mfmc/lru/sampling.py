@@ -133,7 +133,7 @@ def _times(table: QuantileTable, rng: np.random.Generator, count: int) -> NDArra
     rows = 1 << max(count - 1, 1).bit_length()  # few shapes, so few compilations
     uniform = np.full(rows, 0.5)
     uniform[:count] = rng.random(count)
-    return np.array(_lookup(table, uniform)[:count])
+    return np.array(_lookup(table, uniform))[:count]  # sliced by NumPy: JAX would compile a program per count
 
 
 _lookup = jax.jit(lookup)

@@ -11,7 +11,7 @@ from mfmc.statistics import Slope, clopper_pearson, deviations, mean, power_law,
 from mfmc.studies.context import Context
 from mfmc.studies.exact import pointwise_theory, sup_limit, sup_theory
 from mfmc.studies.result import Check, Result, check
-from mfmc.studies.sampling import Paths, fans, sample_paths
+from mfmc.studies.sampling import PATH_STEPS, Paths, fans, sample_paths
 from mfmc.theory.bounds import pointwise_bound, uniform_bound
 from mfmc.theory.displacement_law import DisplacementLaw
 
@@ -25,7 +25,7 @@ def run(config: Settings, context: Context) -> Result:
     """Rows per capacity, accounting, time and epsilon: estimated probabilities with Clopper-Pearson intervals, the
     exact ones (THEORY B2) and the bounds (16), (17); slopes of the mean deviations against N.
     """
-    paths = sample_paths(config, context, context.accountings)
+    paths = sample_paths(config, context, context.accountings, path_steps=PATH_STEPS)
     pointwise, sup = [], []
     for accounting in context.accountings:
         pointwise += [{"accounting": accounting, **r} for r in pointwise_rows(config, context, paths, accounting)]
@@ -36,7 +36,7 @@ def run(config: Settings, context: Context) -> Result:
         summary={"displacement": pointwise, "displacement_sup": sup, "rates": rates},
         headline=rate_headlines(rates),
         tables={"table": pointwise, "displacement_sup": sup, "rates": rates},
-        arrays=arrays_of(config, context, paths, first) | fans(config, context),
+        arrays=arrays_of(config, context, paths, first) | fans(config, context, paths, first),
         checks=displacement_checks(context, paths) + bound_checks("(16)", pointwise) + bound_checks("(17)", sup),
     )
 

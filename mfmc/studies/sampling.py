@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,12 @@ from mfmc.config.schema import Settings
 from mfmc.displacement import DisplacementPaths, simulate_displacement
 from mfmc.replication import Replicator
 from mfmc.studies.context import Context
-from mfmc.theory.mean_field import characteristic_time
+from mfmc.theory.mean_field import characteristic_time, mean_displacement
 
 Paths = dict[int, dict[str, DisplacementPaths]]  # by capacity and accounting
 
-#: Replications that are kept as whole paths for the figure, and the number of their points.
-_DRAWN, _POINTS = 40, 160
+#: Replications that are kept as whole paths for the figure, and the number of their steps.
+_DRAWN, PATH_STEPS = 40, 64
 
 
 def horizon_of(config: Settings, context: Context, capacity: int) -> float:
@@ -29,19 +30,25 @@ def times_of(config: Settings, context: Context, capacity: int) -> np.ndarray:
 
 
 def sample_paths(
-    config: Settings, context: Context, accountings: tuple[str, ...], turns: tuple[int, ...] = ()
+    config: Settings, context: Context, accountings: tuple[str, ...], turns: tuple[int, ...] = (), path_steps: int = 0
 ) -> Paths:
-    """Replications for every capacity; the workload's arrival rate is scaled along (Remark B.6)."""
+    """Replications for every capacity; the workload's arrival rate is scaled along (Remark B.6).
+
+    `path_steps` asks for whole paths, of the first replications only.
+    """
     runtime, paths = config.runtime, {}
     total = runtime.replications * len(config.capacities)
     with context.progress("displacement paths", total) as advance:
         for capacity in config.capacities:
             horizon, times = horizon_of(config, context, capacity), times_of(config, context, capacity)
-            paths[capacity] = simulate_displacement(
+            found = simulate_displacement(
                 context.key("displacement", capacity), context.workload_at(capacity), capacity, horizon,
                 runtime.replications, times=times, turns=turns, accountings=accountings,
-                length=None if turns else max(horizon, times.max()), replicator=replicator(config, context, advance),
+                length=None if turns else max(horizon, times.max()), path_steps=path_steps,
+                replicator=replicator(config, context, advance),
             )
+            # Copies, so that the paths that are not drawn leave the memory.
+            paths[capacity] = {name: replace(each, path=each.path[:_DRAWN].copy()) for name, each in found.items()}
     return paths
 
 
@@ -55,17 +62,11 @@ def replicator(config: Settings, context: Context, advance: Any = None) -> Repli
     )
 
 
-def fans(config: Settings, context: Context) -> dict[str, np.ndarray]:
+def fans(config: Settings, context: Context, paths: Paths, accounting: str) -> dict[str, np.ndarray]:
     """A few whole paths per capacity, D_N(t)/N on a grid of times in T_C, for the figure."""
-    out: dict[str, np.ndarray] = {}
-    for capacity in config.capacities:
-        horizon = horizon_of(config, context, capacity)
-        grid = np.linspace(0, horizon, _POINTS)
-        drawn = simulate_displacement(
-            context.key("displacement", capacity), context.workload_at(capacity), capacity, horizon, _DRAWN,
-            times=grid, replicator=replicator(config, context),
-        )["whole"]
-        out[f"paths_{capacity}"] = drawn.values / capacity
-        out["paths_mean"] = drawn.mean / capacity
-        out["paths_time"] = grid / horizon * config.horizon
+    out: dict[str, np.ndarray] = {"paths_time": np.linspace(0, config.horizon, PATH_STEPS + 1)}
+    for capacity, by_accounting in paths.items():
+        grid = np.linspace(0, horizon_of(config, context, capacity), PATH_STEPS + 1)
+        out[f"paths_{capacity}"] = by_accounting[accounting].path / capacity
+        out["paths_mean"] = mean_displacement(context.workload_at(capacity), grid, accounting) / capacity
     return out

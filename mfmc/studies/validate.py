@@ -25,7 +25,7 @@ from mfmc.studies.exact import refined_words
 from mfmc.studies.hit_ratio import flat, hit_ratio_checks, hit_ratio_headlines, hit_ratio_rows
 from mfmc.studies.passages import turns_of
 from mfmc.studies.result import Result
-from mfmc.studies.sampling import fans, sample_paths
+from mfmc.studies.sampling import PATH_STEPS, fans, sample_paths
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 
 Row = dict[str, Any]
@@ -38,7 +38,7 @@ def run(config: Settings, context: Context) -> Result:
     `hit_ratio` and `mean_field` of every accounting that the workload has.
     """
     whole = "whole"
-    paths = sample_paths(config, context, context.accountings, turns_of(config, context))
+    paths = sample_paths(config, context, context.accountings, turns_of(config, context), PATH_STEPS)
     sections = {
         "displacement": pointwise_rows(config, context, paths, whole),
         "displacement_sup": sup_rows(config, context, paths, whole),
@@ -68,7 +68,11 @@ def run(config: Settings, context: Context) -> Result:
             *rate_headlines(sections["rates"]),
         ],
         tables=tables,
-        arrays=arrays_of(config, context, paths, whole) | passage_arrays(context, paths, whole) | fans(config, context),
+        arrays=(
+            arrays_of(config, context, paths, whole)
+            | passage_arrays(context, paths, whole)
+            | fans(config, context, paths, whole)
+        ),
         checks=checks,
         sections={"Assumptions": _assumption_text(held), "Refined formula": refined_words(context, config)},
     )
