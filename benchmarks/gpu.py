@@ -1,4 +1,4 @@
-"""GPU against CPU: equal results, replications/s, share of the copy bandwidth, speed-up. Run by gpu.sh.
+"""GPU against CPU, displacement paths and LRU: equal results, speed, share of the copy bandwidth. Run by gpu.sh.
 
 On a machine without a GPU it compares the CPU with itself, which tests the script.
 """
@@ -15,9 +15,13 @@ jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from displacement import HORIZON, LAMBDA0, TIMES, scm  # noqa: E402
+from lru import CAPACITY, chunks  # noqa: E402
 
 import mfmc  # noqa: E402
 from mfmc.conversations import window  # noqa: E402
+from mfmc.lru import AccessStream, hit_ratio_curve, replay_lru  # noqa: E402
+from mfmc.lru.reference import served_by_reference  # noqa: E402
+from mfmc.lru.replay import EVICTIONS  # noqa: E402
 
 
 def lognormal(capacity: int) -> mfmc.Workload:
@@ -99,13 +103,49 @@ def bytes_moved(capacity: int) -> float:
     return shape.lanes * shape.steps * (16 + 8 + 9)
 
 
+def lru_parity(device) -> bool:
+    """The XLA kernels against the list and the loop, access by access; counts, so equal means equal."""
+    (stream,) = chunks(2000, 2000, 0.1)
+    good = True
+    with jax.default_device(device):
+        for accounting in stream.accountings:
+            for eviction in EVICTIONS:
+                curve = hit_ratio_curve(stream, accounting, eviction=eviction, backend="xla")
+                for capacity in (0, 20, CAPACITY // 10, 10**6):
+                    expected = served_by_reference(stream, capacity, accounting, eviction)
+                    served = replay_lru(stream, capacity, accounting, eviction=eviction, backend="xla").served
+                    fine = np.array_equal(served, expected) and curve.served(capacity) == expected.sum()
+                    good &= fine
+                    print(
+                        f"parity LRU {accounting:<9} {eviction:<12} N = {capacity:>7,}:"
+                        f" {int(expected.sum()):>5,} blocks served, {'ok' if fine else 'WRONG'}"
+                    )
+    return good
+
+
+def lru_rates(stream: AccessStream, capacity: int, device) -> dict[str, float]:
+    """Accesses per second of both kernels, transfers included, compilation excluded."""
+    jobs = {
+        "one capacity": lambda: replay_lru(stream, capacity, backend="xla").hit_ratio,
+        "every capacity": lambda: hit_ratio_curve(stream, backend="xla"),
+    }
+    rates = {}
+    with jax.default_device(device):
+        for name, job in jobs.items():
+            job()
+            start = time.perf_counter()
+            job()
+            rates[name] = len(stream) / (time.perf_counter() - start)
+    return rates
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the replications")
     scale = 10 if parser.parse_args().quick else 1
     accelerator, cpu = jax.devices()[0], jax.devices("cpu")[0]
     print(f"jax {jax.__version__}, {accelerator.device_kind} against {cpu.device_kind}")
-    good = parity(accelerator, cpu)
+    good = parity(accelerator, cpu) & lru_parity(accelerator)
     bandwidth = copy_bandwidth(accelerator)
     print(f"copy bandwidth {bandwidth / 1e9:,.0f} GB/s")
     big = accelerator.platform != "cpu"
@@ -123,6 +163,13 @@ def main() -> int:
         if capacity in compare:
             line += f", {speed / rate(capacity, compare[capacity] // scale, cpu):.1f} times the CPU"
         print(line, flush=True)
+    memory, accesses = 100, (10_000_000 if big else 1_000_000)
+    (stream,) = chunks(accesses, accesses, memory)
+    rates = lru_rates(stream, memory * CAPACITY, accelerator)
+    (short,) = chunks(1_000_000, 1_000_000, memory)
+    on_cpu = lru_rates(short, memory * CAPACITY, cpu)
+    for name, speed in rates.items():
+        print(f"LRU, {name}: {speed / 1e6:.1f} M accesses/s, {speed / on_cpu[name]:.1f} times XLA on the CPU", flush=True)
     print("parity holds" if good else "parity FAILS")
     return 0 if good else 1
 

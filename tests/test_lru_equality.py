@@ -32,6 +32,7 @@ def many_short_spans(monkeypatch):
     """Chunk borders everywhere: a thread per few accesses, a lane per few accesses."""
     monkeypatch.setattr(replay, "MIN_SPAN", 7)
     monkeypatch.setattr(lanes, "MIN_CHUNK", 5)
+    monkeypatch.setattr(lanes, "MIN_LANES", 4)  # both ways of XLA
 
 
 @st.composite

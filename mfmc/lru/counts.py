@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from .accesses import Integers
@@ -26,14 +25,16 @@ class Tally:
         """Add the weights (whole numbers or flags) at their points."""
         top = int(points.max(initial=-1)) + 1
         if top > self.near:
-            beyond = (points >= self.near) & (points < self.limit)
-            self.far.append((points[beyond], weights[beyond].astype(np.int64)))
-            top = self.near
+            beyond = points >= self.near
+            far = beyond & (points < self.limit)
+            self.far.append((points[far], weights[far].astype(np.int64)))
+            points, top = np.where(beyond, -1, points), self.near
         if top > len(self._sums) - 1:
             grown = np.zeros(min(self.near, max(top, 2 * len(self._sums))) + 1, np.int64)
             grown[: len(self._sums)] = self._sums
             self._sums = grown
-        _add(self._sums, points, weights)
+        # No selection of the points that count: which ones do cannot be predicted, and a branch would cost more.
+        np.add.at(self._sums, np.maximum(points, -1) + 1, weights.astype(np.int64, copy=False))
 
     def total(self) -> tuple[Integers, Integers]:
         """The points with a sum other than 0, increasing, and their sums."""
@@ -87,15 +88,6 @@ class Growth:
         value = np.cumsum(jumps)
         value[1:] += np.cumsum(slope[:-1] * np.diff(points))
         return Count(points, value, slope)
-
-
-@njit(cache=True, nogil=True)
-def _add(sums, points, weights):
-    """No branch: which points are left out cannot be predicted."""
-    top = len(sums) - 1
-    for i in range(len(points)):
-        point = max(points[i], -1) + 1
-        sums[np.uint64(point if point <= top else 0)] += weights[i]
 
 
 def _from_zero(points: Integers, sums: Integers) -> tuple[Integers, Integers]:

@@ -19,25 +19,33 @@ from ..errors import InputError
 from .accesses import Moves
 
 MAX_LANES = 8192
+MIN_LANES = 128  # with fewer in lockstep, the displacements of all accesses at once (`partition`) are sooner there
 MIN_CHUNK = 1024
+
+
+def lane_count(moves: Moves, capacity: int) -> int:
+    """As many lanes as leave each a chunk twice as long as the accesses that fill the cache, served before it."""
+    n = len(moves.held)
+    chunk = max(MIN_CHUNK, 2 * n * min(capacity, _allocated(moves)) // max(_allocated(moves), 1))
+    return int(np.clip(n // chunk, 1, MAX_LANES))
+
+
+def _allocated(moves: Moves) -> int:
+    return int(np.maximum(moves.held.astype(np.int64) - moves.moved, 0).sum())
 
 
 def replay_lanes(moves: Moves, capacity: int, by_block: bool) -> NDArray:
     """What every access finds: blocks (``by_block``) or hit flags, as in `two_pointer.replay_range`."""
-    held, moved = moves.held, moves.moved
+    held = moves.held
     n = len(held)
-    allocated = int(np.maximum(held - moved, 0).sum())
-    fits = min(capacity, allocated + int(held.max()))
+    fits = min(capacity, _allocated(moves) + int(held.max()))
     kind: Any = np.int64 if jax.config.jax_enable_x64 else np.int32  # type: ignore[attr-defined]
     if fits + 2 * int(held.max()) > np.iinfo(kind).max or n >= 2**31:
         raise InputError(
             f"capacity {capacity} with contents of up to {held.max()} blocks does not fit "
             f"{np.dtype(kind).name}: enable jax_enable_x64, or backend='numba'"
         )
-    # A lane first serves as many accesses as fill the cache: chunks are twice as long.
-    chunk = max(MIN_CHUNK, 2 * n * fits // max(allocated, 1))
-    lanes = int(np.clip(n // chunk, 1, MAX_LANES))
-    edges = np.linspace(0, n, lanes + 1).astype(np.int32)
+    edges = np.linspace(0, n, lane_count(moves, capacity) + 1).astype(np.int32)
     links = [array.astype(np.int32) for array in moves[:2]]
     sizes = [array.astype(kind) for array in moves[2:]]
     found = _lanes(*links, *sizes, kind(fits), edges[:-1], edges[1:], by_block)

@@ -54,10 +54,8 @@ class Replay:
         found, looked_up = self.found[self.stream.counted], self.stream.looked_up(self.accounting)
         if found.dtype != np.bool_:
             return float(found.sum() / looked_up)
-        from .two_pointer import sum_where
-
         reuse = self.stream.sizes(self.accounting).reuse[self.stream.counted]
-        parts = over_spans(lambda begin, end: sum_where(found[begin:end], reuse[begin:end]), 0, len(found))
+        parts = over_spans(lambda begin, end: int(np.dot(found[begin:end], reuse[begin:end])), 0, len(found))
         return sum(parts) / looked_up
 
     @property
@@ -87,16 +85,20 @@ def replay_lru(
 
     ``eviction``: a ``conversation`` leaves whole (Algorithm 1, and the threshold of the theory), or block by
     ``block``, the deepest first, so that the boundary conversation still serves its leading blocks.
-    ``backend``: ``numba`` (threads over chunks of time) or ``xla`` (lanes over chunks of time); by default
-    xla where JAX has an accelerator. Both give the same integers.
+    ``backend``: ``numba`` (threads over chunks of time) or ``xla`` (lanes over chunks of time, or all
+    displacements at once where a large cache leaves few chunks); by default xla where JAX has an accelerator.
+    All give the same integers.
     """
     by_block = chosen_eviction(eviction) == "block"
     capacity = checked_capacity(capacity)
     moves = stream.moves(accounting, eviction)
     if chosen_backend(backend) == "xla":
-        from .lanes import replay_lanes
+        from .lanes import MIN_LANES, lane_count, replay_lanes
 
-        found = replay_lanes(moves, capacity, by_block)
+        if stream.shrinks(accounting, eviction) or lane_count(moves, capacity) >= MIN_LANES:
+            found = replay_lanes(moves, capacity, by_block)
+        else:
+            found = replay_displacements(moves, capacity, by_block)
     else:
         found = replay_threads(moves, capacity, by_block)
     return Replay(stream, capacity, accounting, found)
@@ -116,6 +118,15 @@ def replay_threads(moves: Moves, capacity: int, by_block: bool) -> NDArray:
     if capacity > 0:
         over_spans(serve, 0, len(found))
     return found
+
+
+def replay_displacements(moves: Moves, capacity: int, by_block: bool) -> NDArray:
+    """The same from the displacement of every access (THEORY B8), by XLA; contents must never shrink."""
+    from .partition import displacements
+
+    room = capacity - displacements(moves)
+    room[moves.previous < 0] = -1
+    return np.clip(room, 0, moves.moved) if by_block else room >= moves.moved
 
 
 def over_spans(work: Callable[[int, int], Result], begin: int, end: int) -> list[Result]:

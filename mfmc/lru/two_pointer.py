@@ -82,12 +82,3 @@ def warm_start(previous, following, held, moved, taken, capacity, begin):
         position -= 1
         total += held[position] - _if(following[position] < begin, taken[position])
     return position
-
-
-@njit(cache=True, nogil=True)
-def sum_where(found, values):
-    """The sum of the values whose flag is up."""
-    total = 0
-    for i in range(len(values)):
-        total += _if(found[i], values[i])
-    return total
