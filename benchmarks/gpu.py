@@ -169,7 +169,7 @@ def main() -> int:
     (short,) = chunks(1_000_000, 1_000_000, memory)
     on_cpu = lru_rates(short, memory * CAPACITY, cpu)
     for name, speed in rates.items():
-        print(f"LRU, {name}: {speed / 1e6:.1f} M accesses/s, {speed / on_cpu[name]:.1f} times XLA on the CPU", flush=True)
+        print(f"LRU, {name}: {speed / 1e6:.1f} M accesses/s, {speed / on_cpu[name]:.1f} times XLA on the CPU")
     print("parity holds" if good else "parity FAILS")
     return 0 if good else 1
 

@@ -113,6 +113,7 @@ def test_token_and_recorded_streams_carry_every_accounting():
             ceiling = sizes.reuse[stream.counted].sum() / sizes.content[stream.counted].sum()
             assert abs(ceiling - profile.reuse_ceiling) < 0.01
             assert abs(sizes.content[stream.counted].sum() / per_conversation / profile.content - 1) < 0.03
+    assert set(stream.tokens.tolist()) <= set(recorded.tokens.tolist())  # the prompts themselves, not whole blocks
 
 
 def test_what_the_warm_up_brings_in_front_is_the_mean_displacement():

@@ -22,11 +22,17 @@ class RecordedConversations(ConversationLaw):
 
     independent = None
 
-    def __init__(self, turn: np.ndarray, by_accounting: dict[str, Sequences], block_tokens: int | None = None):
+    def __init__(
+        self,
+        turn: np.ndarray,
+        sequences: dict[str, Sequences],
+        tokens: np.ndarray | None = None,
+        block_tokens: int | None = None,
+    ):
         self.turn = np.asarray(turn)  # 1, 2, .. within each conversation, int [rows]
-        self.accountings = tuple(by_accounting)
-        self.block_tokens = block_tokens
-        self._sequences = by_accounting
+        self.accountings = tuple(sequences)
+        self.sequences = sequences  # new, reuse and content in blocks, by accounting
+        self.tokens, self.block_tokens = tokens, block_tokens  # T_j, all tokens of each prompt, int64 [rows]
         starts = np.flatnonzero(self.turn == 1)
         self.lengths = np.diff(np.append(starts, self.turn.size))
         self.row_length = np.repeat(self.lengths, self.lengths)
@@ -51,7 +57,7 @@ class RecordedConversations(ConversationLaw):
             name: sequences(name, tokens=total, block_tokens=block_tokens, turn=turn)
             for name in ("whole", "practical", "token")
         }
-        return cls(turn, kinds, block_tokens)
+        return cls(turn, kinds, total, block_tokens)
 
     @classmethod
     def from_blocks(cls, conversation: ArrayLike, new_blocks: ArrayLike) -> RecordedConversations:
@@ -70,7 +76,7 @@ class RecordedConversations(ConversationLaw):
 
     def histories(self, accounting: str) -> HistoryTable:
         self.check_accounting(accounting)
-        reuse = self._sequences[accounting].reuse
+        reuse = self.sequences[accounting].reuse
         ends = np.zeros((self.lengths.max() + 1, int(reuse.max()) + 1))
         continues = np.zeros_like(ends)
         final = self.turn == self.row_length
@@ -80,15 +86,15 @@ class RecordedConversations(ConversationLaw):
         return HistoryTable.from_dense(ends, continues)
 
     def allocated(self, accounting: str) -> float:
-        return float(self._sequences[accounting].new.sum() / self.lengths.size)
+        return float(self.sequences[accounting].new.sum() / self.lengths.size)
 
     def content(self, accounting: str) -> float:
-        return float(self._sequences[accounting].content.sum() / self.lengths.size)
+        return float(self.sequences[accounting].content.sum() / self.lengths.size)
 
     def jumps(self, accounting: str) -> JumpMeasure:
         """THEORY B3, summed over every conversation and every pair of turns l < n."""
         self.check_accounting(accounting)
-        whole = self._sequences[accounting]
+        whole = self.sequences[accounting]
         # Where mass follows from R_n alone the sums telescope (B2); histories that shrink break this.
         if accounting != "token" and np.all(whole.new >= 0) and self._grows:
             table = self.histories("whole")
@@ -98,7 +104,7 @@ class RecordedConversations(ConversationLaw):
     @cached_property
     def _grows(self) -> bool:
         """Whether R_n is the sum of all increments up to n in every conversation (nothing was compacted)."""
-        whole = self._sequences["whole"]
+        whole = self.sequences["whole"]
         return bool(np.array_equal(whole.content, running_sum(whole.new, self.turn == 1)))
 
     def _pairwise_jumps(self, seq: Sequences) -> JumpMeasure:
@@ -126,7 +132,7 @@ class RecordedConversations(ConversationLaw):
         """One node per recorded turn; every row is a single value. Columns: the accountings in order."""
         entry, advance = [], []
         for name in self.accountings:
-            seq = self._sequences[name]
+            seq = self.sequences[name]
             before = np.where(self.turn == 1, 0, np.roll(seq.reuse, 1))
             entry.append(before + seq.new)
             advance.append(seq.new)
@@ -150,7 +156,7 @@ class RecordedConversations(ConversationLaw):
         """Rank correlation of M with the mean increment of the later turns, and its two-sided p-value."""
         from scipy.stats import spearmanr
 
-        new = self._sequences["whole"].new
+        new = self.sequences["whole"].new
         later = self.turn > 1
         index = np.cumsum(self.turn == 1) - 1
         counts = np.bincount(index[later], minlength=self.lengths.size)

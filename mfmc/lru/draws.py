@@ -112,16 +112,13 @@ def _(law: RecordedConversations, rng: np.random.Generator, arriving: int, waiti
     turn = _count_up(lengths)
     starts = np.cumsum(law.lengths) - law.lengths
     rows = np.repeat(starts[chosen], lengths) + turn - 1
-    whole = law._sequences["whole"]
+    whole = law.sequences["whole"]
     drawn = Draws(lengths, turn, whole.content[rows], whole.new[rows])
-    if "token" not in law.accountings or law.block_tokens is None:
+    if law.tokens is None:
         return drawn
-    # The law keeps blocks, not tokens: full blocks, and one token in a block that is not full.
-    exact = law._sequences["token"]
-    tokens = exact.reuse * law.block_tokens + (exact.content > exact.reuse)
-    before = np.where(law.turn == 1, 0, np.roll(tokens, 1))
-    new_tokens = tokens - np.minimum(tokens, before)
-    return replace(drawn, tokens=tokens[rows], new_tokens=new_tokens[rows], block_tokens=law.block_tokens)
+    before = np.where(law.turn == 1, 0, np.roll(law.tokens, 1))
+    fresh = law.tokens - np.minimum(law.tokens, before)
+    return replace(drawn, tokens=law.tokens[rows], new_tokens=fresh[rows], block_tokens=law.block_tokens)
 
 
 def _turns(law: ConversationLaw, rng: np.random.Generator, arriving: int, waiting: int) -> tuple[Integers, Integers]:
