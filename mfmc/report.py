@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,7 @@ def render(study: str, result: Result, provenance: dict[str, Any], figures: list
     if result.checks:
         parts += ["", "## Checks", "", f"{tally(result)}", ""]
         parts += table(
-            [
-                {"check": c.name, "": "passed" if c.passed else "FAILED", "figures": c.detail}
-                for c in result.checks
-            ]
+            [{"check": c.name, "": "passed" if c.passed else "FAILED", "figures": c.detail} for c in result.checks]
         )
     for title, text in result.sections.items():
         parts += ["", f"## {title}", "", text.strip()]
@@ -63,10 +62,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         return ["(no rows)"]
     columns = _columns(rows)
     lines = [columns, ["---"] * len(columns), *([_cell(row.get(c)) for c in columns] for row in rows)]
-    return [
-        "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
-        for line in lines
-    ]
+    return ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines]
 
 
 def _columns(rows: list[dict[str, Any]]) -> list[str]:
@@ -108,6 +104,7 @@ def _provenance(provenance: dict[str, Any]) -> list[str]:
 
 def show(study: str, result: Result, folder: Path, seconds: float) -> None:
     """The findings, the main table, what failed, and where the rest is."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -116,17 +113,73 @@ def show(study: str, result: Result, folder: Path, seconds: float) -> None:
     console.print(f"[bold]{escape(study)}[/] in {seconds:.1f} s")
     for finding in result.headline:
         console.print(f"  {escape(finding)}")
-    rows = result.tables.get("table", [])
-    if rows and len(rows) <= LONGEST_TERMINAL_TABLE and len(_columns(rows)) <= console.width // 8:
-        grid = Table(show_edge=False, pad_edge=True)
-        for column in _columns(rows):
-            numeric = all(isinstance(row.get(column), int | float | None) for row in rows)
-            grid.add_column(column.replace("_", " "), justify="right" if numeric else "left")
+    rows = [_with_errors(row) for row in result.tables.get("table", [])]
+    parts = _parts(rows, console.width)
+    for columns in parts:
+        grid = Table(box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+        for column in columns:
+            text = any(isinstance(row.get(column), str) and " ± " not in row[column] for row in rows)
+            grid.add_column(_heading(column, rows), justify="left" if text else "right")
         for row in rows:
-            grid.add_row(*(escape(_cell(row.get(column))) for column in _columns(rows)))
+            grid.add_row(*(escape(_short(row.get(column))) for column in columns))
         console.print(grid)
+    unseen = len(set(_columns(rows)).difference(*parts)) if parts else 0
+    if unseen:
+        console.print(f"{unseen} more columns in table.csv")
     if result.checks:
         console.print(tally(result), style="green" if result.passed else "bold red")
     for failed in (check for check in result.checks if not check.passed):
         console.print(f"  FAILED {escape(failed.name)}: {escape(failed.detail)}", style="red")
     console.print(f"results: {escape(str(folder))}")
+
+
+def _with_errors(row: dict[str, Any]) -> dict[str, Any]:
+    """``x_estimate`` and ``x_standard_error`` as one column ``x``."""
+    shown: dict[str, Any] = {}
+    for column, value in row.items():
+        name = column.removesuffix("_estimate")
+        error = row.get(f"{name}_standard_error")
+        if column.endswith("_standard_error") and f"{column.removesuffix('_standard_error')}_estimate" in row:
+            continue
+        shown[name] = value
+        if name != column and isinstance(value, float) and isinstance(error, float):
+            digits = 1 - math.floor(math.log10(error)) if 0 < error < 10 else 0
+            shown[name] = f"{value:.{digits}f} ± {error:.{digits}f}"
+    return shown
+
+
+def _parts(rows: list[dict[str, Any]], width: int) -> list[list[str]]:
+    """Columns of the tables, one below the other, that show all rows within the width of the terminal.
+
+    Each begins with the first columns that tell the rows apart. Two tables at most, of as many rows as one cares to
+    look at; the CSV has the rest.
+    """
+    columns = _columns(rows)
+    if not 0 < len(rows) <= LONGEST_TERMINAL_TABLE:
+        return []
+    apart = (n for n in (1, 2) if len({tuple(str(row.get(c)) for c in columns[:n]) for row in rows}) == len(rows))
+    about = columns[: next(apart, 3)]
+
+    def room(names: list[str]) -> int:
+        return sum(2 + max(map(len, _heading(name, rows).split("\n"))) for name in names)
+
+    parts = [list(about)]
+    for name in columns[len(about) :]:
+        if parts[-1] != about and room([*parts[-1], name]) > width:
+            parts.append(list(about))
+        parts[-1].append(name)
+    return parts[:2]
+
+
+def _heading(column: str, rows: list[dict[str, Any]]) -> str:
+    """The name of a column, broken into lines no wider than the column has to be."""
+    words = column.replace("_", " ").split()
+    width = max(*map(len, words), *(len(_short(row.get(column))) for row in rows), 0)
+    return textwrap.fill(" ".join(words), width).ljust(width)
+
+
+def _short(value: Any) -> str:
+    """A value at the precision of a glance; whole numbers of four digits and more with commas."""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1e5 <= abs(value) < 1e12 else f"{value:#.5g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _cell(value)

@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -190,6 +191,22 @@ def test_the_report_leads_with_the_findings_and_shows_everything():
     assert "9940 more rows in [table.csv](table.csv)" in report.render(
         "x", Result({}, tables={"table": [{"a": i} for i in range(10_000)]}), plain(PROVENANCE), []
     )
+
+
+def test_a_wide_table_fits_a_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    rows = [
+        {"capacity": 10**n, "accounting": name, "limit": 1 / 3, "replay_estimate": 0.25, "replay_standard_error": e}
+        | {f"another_number_{i}": i / 7 for i in range(12)}
+        for n, e in ((2, 0.0012), (7, 4.3e-05))
+        for name in ("whole", "practical")
+    ]
+    report.show("hit_ratio", Result({}, tables={"table": rows}), Path("out"), 1.0)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and "…" not in "".join(lines)
+    assert any("10,000,000" in line and "0.250000 ± 0.000043" in line for line in lines)
+    assert sum("10,000,000" in line and "practical" in line for line in lines) == 2  # both tables tell rows apart
+    assert lines[-2].endswith("more columns in table.csv") and not lines[-2].startswith("0")
 
 
 def test_figures_are_drawn_from_the_stored_result(tmp_path):
