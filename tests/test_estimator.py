@@ -18,7 +18,7 @@ from mfmc.estimator import (
     partial_workload,
 )
 from mfmc.estimator.bootstrap import interval
-from mfmc.estimator.gap_laws import condensed, from_cdf
+from mfmc.estimator.gap_laws import condensed
 from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps
 from mfmc.laws.recorded import RecordedConversations
 from mfmc.lru import hit_ratio_curve
@@ -108,7 +108,7 @@ def test_condensing_keeps_the_law():
     times = np.linspace(0, 60, 601)
     assert small.piecewise()[0].size < 420
     assert np.max(np.abs(small.cdf(times) - law.cdf(times))) < 1 / 190
-    assert np.allclose(from_cdf(*law.piecewise()).cdf(times), law.cdf(times))
+    assert np.allclose(EmpiricalGaps.from_cdf(*law.piecewise()).cdf(times), law.cdf(times))
 
 
 def test_a_trace_without_gaps_is_one_line():
@@ -143,9 +143,9 @@ def test_laws_agree_with_the_truth_that_they_estimate(estimator):
 def test_bootstrap_errors_are_those_of_means(estimator):
     resampled = estimator.resampled("token", "prior")
     sums = estimator.sums.blocks["token"]
-    expected = sums[:, 0].std() / np.sqrt(len(sums))
+    expected = sums[0].std() / np.sqrt(sums.shape[1])
     assert resampled.allocated[1:].std() == pytest.approx(expected, rel=5 * np.sqrt(0.5 / 400))
-    assert resampled.allocated[0] == pytest.approx(sums[:, 0].mean())
+    assert resampled.allocated[0] == pytest.approx(sums[0].mean())
 
 
 def test_the_row_of_the_trace_itself_is_the_estimate(estimator):

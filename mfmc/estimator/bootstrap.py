@@ -2,28 +2,35 @@
 
 Conversations are resampled with replacement, the sizes with their conversation and so are its gaps. Of a
 large trace they are first put into `UNITS` groups at random, which are then resampled: sums of independent
-conversations vary alike. F is taken on a grid of quantiles, where only differences between replicates matter;
+conversations vary alike. Of a very large one `MOST_CONVERSATIONS` are taken, and as many drawn of them as the
+trace has (the bag of little bootstraps, Kleiner et al. 2014). F is taken on a grid of quantiles, where only differences between replicates matter;
 the interval is put around the estimate made with the full law.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from mfmc.laws.gaps import ExponentialGaps
+from mfmc.traces.table import Gaps
+from mfmc.traces.threads import chunks, on_cores
 
+MOST_CONVERSATIONS = 1 << 18
 UNITS = 2048
 GRID = 512
+GAPS_AT_ONCE = 1 << 20
 LEVEL = 0.95
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
     """Sums over resampling units: [units] each; `blocks[accounting]` [units, 3]; `ended`, `cut` [units,
-    grid]: gaps that ended, and waits that the file cut, in each cell (grid[k], grid[k+1]].
+    grid]: gaps that ended, and waits that the file cut, in each cell (grid[k], grid[k+1]]. scale:
+    conversations of the trace for each that is in a unit.
     """
 
     conversations: np.ndarray
@@ -31,46 +38,52 @@ class Units:
     grid: np.ndarray
     ended: np.ndarray
     cut: np.ndarray
+    scale: float
 
     @classmethod
     def of(
         cls,
         owner: np.ndarray,
         blocks: dict[str, np.ndarray],
-        gap_owner: np.ndarray,
-        seconds: np.ndarray,
-        censored: np.ndarray,
+        gaps: Gaps,
+        grid: np.ndarray,
         rng: np.random.Generator,
     ) -> Units:
-        """`owner` [conversations] and `gap_owner` [gaps] are whose they are; blocks[..] [conversations,
-        3].
-        """
-        people = int(max(owner.max(initial=0), gap_owner.max(initial=0))) + 1
-        units = min(people, UNITS)
-        unit_of = rng.permutation(people) % units
-        unit, gap_unit = unit_of[owner], unit_of[gap_owner]
-        seen = seconds[~censored]
-        levels = np.quantile(seen, np.linspace(0, 1, GRID)) if seen.size else np.ones(1)
-        grid = np.unique(np.concatenate([[0.0], levels]))
-        cell = np.clip(np.searchsorted(grid, seconds, side="left") - 1, 0, grid.size - 1)
-        width = grid.size - 1
-        inside = seconds <= grid[-1]  # a wait cut beyond the last gap is at risk of all of them
+        """`owner` [conversations]: whose they are; blocks[..] [3, conversations]; grid: seconds, from 0."""
+        people = int(max(owner.max(initial=0), gaps.conversation.max(initial=0))) + 1
+        taken = min(people, MOST_CONVERSATIONS)
+        units, width = min(taken, UNITS), grid.size - 1
+        unit_of = np.full(people, -1, dtype=np.int32)
+        unit_of[rng.permutation(people)[:taken]] = np.arange(taken) % units
+        counts, lock = np.zeros(units * 2 * (width + 1), dtype=np.int64), Lock()
 
-        def counts(which: np.ndarray) -> np.ndarray:
-            flat = gap_unit[which] * (width + 1) + np.where(inside[which], cell[which], width)
-            return np.bincount(flat, minlength=units * (width + 1)).reshape(units, width + 1).astype(float)
+        def count(part: slice) -> None:
+            unit = unit_of[gaps.conversation[part]]
+            use = unit >= 0
+            # A wait cut beyond the last gap is at risk of all of them: cell `width`.
+            cell = np.searchsorted(grid[1:], gaps.seconds[part][use], side="left")
+            cell += (2 * unit[use] + gaps.censored[part][use]) * (width + 1)
+            found = np.bincount(cell, minlength=counts.size)
+            with lock:
+                np.add(counts, found, out=counts)
 
+        on_cores(count, chunks(gaps.seconds.size, GAPS_AT_ONCE))
+        unit = unit_of[owner]
+        if taken < people:
+            blocks = {name: sums[:, unit >= 0] for name, sums in blocks.items()}
+            unit = unit[unit >= 0]
+        ended, cut = counts.reshape(units, 2, width + 1).swapaxes(0, 1).astype(float)
         summed = {
-            name: np.stack([np.bincount(unit, column, minlength=units) for column in sums.T], axis=1)
+            name: np.stack([np.bincount(unit, column, minlength=units) for column in sums], axis=1)
             for name, sums in blocks.items()
         }
         conversations = np.bincount(unit, minlength=units).astype(float)
-        return cls(conversations, summed, grid, counts(~censored), counts(censored))
+        return cls(conversations, summed, grid, ended, cut, people / taken)
 
     def weights(self, replicates: int, rng: np.random.Generator) -> np.ndarray:
         """[replicates + 1, units]: how often each unit is drawn; in row 0 once each, which is the trace."""
         units = self.conversations.size
-        drawn = rng.multinomial(units, np.full(units, 1 / units), size=replicates)
+        drawn = rng.multinomial(round(units * self.scale), np.full(units, 1 / units), size=replicates)
         return np.concatenate([np.ones((1, units)), drawn])
 
 

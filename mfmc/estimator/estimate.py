@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from mfmc.errors import InputError
-from mfmc.estimator.bootstrap import Replicates, Units, interval
-from mfmc.estimator.gap_laws import KaplanMeier, condensed, empirical, kaplan_meier, usable_gaps
+from mfmc.estimator.bootstrap import GRID, Replicates, Units, interval
+from mfmc.estimator.gap_laws import KaplanMeier, SeenGaps, condensed, usable_gaps
 from mfmc.estimator.moments import ConversationSums, PartialWorkload
 from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps
 from mfmc.laws.recorded import RecordedConversations
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 from mfmc.traces.table import Trace
+from mfmc.traces.threads import on_cores
 from mfmc.workload import Workload
 
 LAWS = ("kaplan_meier", "empirical", "posterior", "prior")
@@ -70,45 +71,49 @@ class TraceEstimator:
         seed: int = 0,
     ) -> None:
         self.trace, self.minimum_turns = trace, minimum_turns
-        self.table = trace.conversations(block_tokens, minimum_turns)
-        self.sums = ConversationSums.of(self.table)
+        self.block_tokens = block_tokens
         self.measured_rate = arrival_rate is None
         if arrival_rate is None and trace.clock != "shared":
             trace.window  # noqa: B018  (refused, with the reason)
         self.arrival_rate = trace.arrival_rate(minimum_turns) if arrival_rate is None else arrival_rate
-        self.seconds, self.censored, self._gap_owner = self._gaps()
+        self.gaps = usable_gaps(trace.gaps())
         self.prior = prior
         self.replicates = replicates
         self._seed = seed
+        on_cores(lambda name: getattr(self, name), ("sums", "seen"))
         if not self.laws:
             raise InputError(
                 f"{trace.format} has no gap between two turns of which the second keeps the first:"
                 " give a gap law (gap_mean or gaps)"
             )
 
-    def _gaps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        gaps = self.trace.gaps()
-        use = gaps.appended | gaps.censored
-        seconds, censored = usable_gaps(gaps)
-        return seconds, censored, gaps.conversation[use]
+    @cached_property
+    def sums(self) -> ConversationSums:
+        """Blocks of the trace's conversations, under every accounting."""
+        prompts, lengths = self.trace.prompts(self.block_tokens, self.minimum_turns)
+        return ConversationSums.of_prompts(prompts, lengths, self.block_tokens)
+
+    @cached_property
+    def seen(self) -> SeenGaps | None:
+        """The trace's gaps; None where none is above 0."""
+        ended = ~self.gaps.censored
+        positive = ended.any() and self.gaps.seconds.max(where=ended, initial=0) > 0
+        return SeenGaps.of(self.gaps.seconds, self.gaps.censored) if positive else None
 
     @cached_property
     def kaplan_meier(self) -> KaplanMeier | None:
         """F corrected for gaps cut by the end of the file; None where nothing is cut."""
-        observed = self.seconds[~self.censored]
-        cut = self.censored.any() and observed.size and observed.max() > 0
-        return kaplan_meier(self.seconds, self.censored) if cut else None
+        return self.seen.kaplan_meier() if self.seen is not None and self.gaps.censored.any() else None
 
     @cached_property
     def laws(self) -> dict[str, Any]:
         """Name -> law of the gap, the recommended one first: of LAWS, those that there are."""
         found: dict[str, Any] = {}
-        observed = self.seconds[~self.censored]
         if self.kaplan_meier is not None:
             found["kaplan_meier"] = self.kaplan_meier.law
-        if observed.size and observed.max() > 0:
-            found["empirical"] = empirical(observed)
-            found["posterior"] = ExponentialGaps(float(observed.mean()))
+        if self.seen is not None:
+            found["empirical"] = self.seen.empirical()
+            found["posterior"] = ExponentialGaps(self.seen.mean)
         if self.prior is not None:
             found["prior"] = self.prior
         return found
@@ -120,7 +125,7 @@ class TraceEstimator:
 
     def workload(self, law: str | None = None) -> PartialWorkload:
         """The means of the trace's conversations with one of its laws: all that the mean field needs."""
-        return PartialWorkload(self.arrival_rate, self._law(law), known=self.sums.known())
+        return PartialWorkload(self.arrival_rate, self._law(law), known=self.sums.known)
 
     def _law(self, law: str | None) -> Any:
         name = law or self.default_law
@@ -157,16 +162,10 @@ class TraceEstimator:
 
     @cached_property
     def _units(self) -> Units:
-        owner = self._owners()
         rng = np.random.default_rng(self._seed)
-        return Units.of(owner, self.sums.blocks, self._gap_owner, self.seconds, self.censored, rng)
-
-    def _owners(self) -> np.ndarray:
-        """The file's conversation that each conversation of the cache (a segment of it) belongs to."""
-        starts = np.flatnonzero(np.diff(self.trace.segments, prepend=-1))
-        sizes = np.diff(np.append(starts, len(self.trace)))
-        used = (sizes >= self.minimum_turns) & (self.trace.input_tokens[starts] > 0)
-        return self.trace.conversation[starts[used]]
+        grid = np.ones(1) if self.seen is None else self.seen.quantiles(np.linspace(0, 1, GRID))
+        grid = np.unique(np.append(0.0, grid))
+        return Units.of(self.trace.owners(self.minimum_turns), self.sums.blocks, self.gaps, grid, rng)
 
     def resampled(self, accounting: str = DEFAULT_ACCOUNTING, law: str | None = None) -> Replicates:
         """The mean field on every bootstrap resample (row 0: the trace itself).
@@ -193,7 +192,7 @@ class TraceEstimator:
     @cached_property
     def conversations(self) -> RecordedConversations:
         """The trace's conversations as a law, drawn whole; the first of a large trace."""
-        table = self.table
+        table = self.trace.conversations(self.block_tokens, self.minimum_turns)
         use = table.conversation < EXACT_CONVERSATIONS
         return RecordedConversations.from_tokens(
             table.conversation[use], table.prompt_tokens[use], table.response_tokens[use], table.block_tokens
@@ -203,7 +202,7 @@ class TraceEstimator:
     def exact_refused(self) -> str | None:
         """Why the exact law is not computed for this trace, or None."""
         most_turns = int(self.sums.turns.max())
-        largest = int(max(sums[:, 2].max() for sums in self.sums.blocks.values()))
+        largest = int(max(sums[2].max() for sums in self.sums.blocks.values()))
         if most_turns > EXACT_TURNS:
             return f"conversations of up to {most_turns:,} turns (limit {EXACT_TURNS:,})"
         if largest > EXACT_SIZE * most_turns:

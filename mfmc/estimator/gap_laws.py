@@ -13,16 +13,16 @@ watched for so long. It needs a file much longer than the gaps, as S must have l
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from mfmc.errors import InputError
 from mfmc.laws.gaps import EmpiricalGaps
 from mfmc.traces.table import Gaps, Trace
 
-#: F is kept at so many of its points and joined by lines: an error of F below 1/32768.
+#: F is kept at so many of its points and joined by lines: an error of F of about 1/32768.
 MOST_KNOTS = 1 << 15
 #: Points of F that are kept where the exact law integrates between each two of them.
 SIMULATION_KNOTS = 256
@@ -41,60 +41,103 @@ class KaplanMeier(NamedTuple):
     seen: float
 
 
-def usable_gaps(gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
-    """(seconds, censored): without gaps before a prompt that shrank or rewrote the context, which reuses
-    nothing; in whole microseconds, as equal gaps must not differ by the rounding of their times.
+def usable_gaps(gaps: Gaps) -> Gaps:
+    """Without gaps before a prompt that shrank or rewrote the context, which reuses nothing; in whole
+    microseconds, as equal gaps must not differ by the rounding of their times.
     """
     use = gaps.appended | gaps.censored
-    seconds = np.round(gaps.seconds, 6)
-    return (seconds, gaps.censored) if use.all() else (seconds[use], gaps.censored[use])
+    gaps = gaps._replace(seconds=np.round(gaps.seconds, 6))
+    return gaps if use.all() else Gaps(*(column[use] for column in gaps))
+
+
+@dataclass(frozen=True, eq=False)
+class SeenGaps:
+    """Gaps of a file, counted at their distinct values, or at about MOST_KNOTS of them.
+
+    values: float64 [n], increasing. ended: [n] gaps that ended in (values[i - 1], values[i]]. cut: [n] waits
+    that the file's end cut below values[i]. waits: gaps and cut waits in all. mean: of the gaps, in seconds.
+    """
+
+    values: np.ndarray
+    ended: np.ndarray
+    cut: np.ndarray
+    waits: int
+    mean: float
+
+    @classmethod
+    def of(cls, seconds: np.ndarray, censored: np.ndarray) -> SeenGaps:
+        """From float64 [n] and bool [n]. Raises InputError where no gap is above 0."""
+        ordered = np.sort(seconds[~censored])
+        if not ordered.size or ordered[-1] <= 0:
+            raise InputError(
+                "the trace has no gap between two turns of a conversation that is above 0 s: give a gap law"
+                " (gap_mean or gaps)"
+            )
+        values = _knots(ordered)
+        ended = np.diff(np.searchsorted(ordered, values, side="right"), prepend=0)
+        cut = np.searchsorted(np.sort(seconds[censored]), values, side="left")
+        return cls(values, ended, cut, seconds.size, float(ordered.mean()))
+
+    @property
+    def count(self) -> int:
+        """Gaps that ended."""
+        return int(self.ended.sum())
+
+    def quantiles(self, levels: np.ndarray) -> np.ndarray:
+        """The smallest values that at least the share `levels` of the gaps does not exceed."""
+        return self.values[np.searchsorted(np.cumsum(self.ended), levels * self.count)]
+
+    def empirical(self) -> EmpiricalGaps:
+        """The raw F of (38), joined by lines (see `EmpiricalGaps`)."""
+        return EmpiricalGaps.from_cdf(self.values, np.cumsum(self.ended) / self.count)
+
+    def kaplan_meier(self) -> KaplanMeier:
+        """F corrected for the waits that were cut."""
+        values, ended = self.values, self.ended
+        at_risk = self.waits - (np.cumsum(ended) - ended) - self.cut
+        if self.waits > self.count:
+            followed = max(int(np.searchsorted(-at_risk, -FEWEST_AT_RISK, side="right")), 1)
+            if values[followed - 1] == 0:  # zeros alone are no law
+                followed = 2
+            values, ended, at_risk = values[:followed], ended[:followed], at_risk[:followed]
+        survival = np.cumprod(1 - ended / at_risk)
+        return KaplanMeier(
+            EmpiricalGaps.from_cdf(values, 1 - survival), float(1 - survival[-1]), self.count / self.waits
+        )
+
+
+def _knots(ordered: np.ndarray) -> np.ndarray:
+    """The distinct values of sorted gaps, or MOST_KNOTS evenly spread in rank."""
+    if ordered.size <= MOST_KNOTS:
+        return np.unique(ordered)
+    picked = np.unique(ordered[np.linspace(0, ordered.size - 1, MOST_KNOTS).astype(np.int64)])
+    below = np.searchsorted(ordered, picked, side="left")
+    # The value below each jump of F stays too, else the jump would be smeared over the values left out.
+    jump = np.searchsorted(ordered, picked, side="right") - below > ordered.size / MOST_KNOTS
+    return np.union1d(picked, ordered[below[jump & (below > 0)] - 1])
 
 
 def empirical(seconds: np.ndarray) -> EmpiricalGaps:
-    """The raw F of (38), joined by lines (see `EmpiricalGaps`)."""
-    _require_gaps(seconds)
-    return condensed(EmpiricalGaps(seconds))
+    """The raw F of (38) of gaps, float64 [n]."""
+    return SeenGaps.of(seconds, np.zeros(seconds.size, dtype=bool)).empirical()
 
 
 def kaplan_meier(seconds: np.ndarray, censored: np.ndarray) -> KaplanMeier:
     """F from gaps of which some were cut by the end of the file; float64 [n] and bool [n]."""
-    seen = seconds[~censored]
-    _require_gaps(seen)
-    values, events = np.unique(seen, return_counts=True)
-    cut = np.sort(seconds[censored])
-    ended_before = np.concatenate([[0], np.cumsum(events)[:-1]])
-    at_risk = seconds.size - ended_before - np.searchsorted(cut, values, side="left")
-    if cut.size:
-        followed = max(int(np.searchsorted(-at_risk, -FEWEST_AT_RISK, side="right")), 1)
-        values, events, at_risk = values[:followed], events[:followed], at_risk[:followed]
-        _require_gaps(values)
-    survival = np.cumprod(1 - events / at_risk)
-    continues = float(1 - survival[-1])
-    law = from_cdf(values, (1 - survival) / continues)
-    return KaplanMeier(condensed(law), continues, seen.size / seconds.size)
+    return SeenGaps.of(seconds, censored).kaplan_meier()
 
 
 def trace_gaps(trace: Trace, most: int = SIMULATION_KNOTS) -> EmpiricalGaps:
     """The gaps of a trace as a law to simulate from: Kaplan and Meier's where the file's end cuts some, else
     the raw one, at `most` points of F.
     """
-    seconds, censored = usable_gaps(trace.gaps())
-    law = kaplan_meier(seconds, censored).law if censored.any() else empirical(seconds)
+    gaps = usable_gaps(trace.gaps())
+    seen = SeenGaps.of(gaps.seconds, gaps.censored)
+    law = seen.kaplan_meier().law if gaps.censored.any() else seen.empirical()
     return condensed(law, most)
 
 
-def from_cdf(times: np.ndarray, heights: np.ndarray) -> EmpiricalGaps:
-    """The law whose F joins (0, 0) and the points (times, heights) by lines; increasing, the last height
-    1.
-    """
-    positive = times > 0
-    knots = np.concatenate([[0.0], times[positive]])
-    values = np.concatenate([[0.0], heights[positive]])
-    # The constructor counts samples of equal weight; knots and heights are the law's leaves.
-    return jax.tree.unflatten(jax.tree.structure(EmpiricalGaps([1.0])), (knots, values / values[-1]))
-
-
-def condensed(law: EmpiricalGaps, most: int = MOST_KNOTS) -> EmpiricalGaps:
+def condensed(law: EmpiricalGaps, most: int) -> EmpiricalGaps:
     """The same law at no more than about `most` of its knots, evenly spread in probability."""
     knots, heights = law.piecewise()
     if knots.size <= most:
@@ -105,12 +148,5 @@ def condensed(law: EmpiricalGaps, most: int = MOST_KNOTS) -> EmpiricalGaps:
     # The knot below each jump of F stays too, else a jump would be smeared over the knots left out.
     jump = np.flatnonzero(np.diff(heights) > 1 / most)
     keep[jump] = keep[jump + 1] = True
-    return from_cdf(knots[keep], heights[keep])
+    return EmpiricalGaps.from_cdf(knots[keep], heights[keep])
 
-
-def _require_gaps(seconds: np.ndarray) -> None:
-    if not seconds.size or seconds.max() <= 0:
-        raise InputError(
-            "the trace has no gap between two turns of a conversation that is above 0 s: give a gap law"
-            " (gap_mean or gaps)"
-        )

@@ -5,15 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 
-from mfmc.accounting import ACCOUNTINGS, prompt_totals, sequences
+from mfmc.accounting import ACCOUNTINGS, access_sizes, prompt_totals, running_sum
 from mfmc.errors import InputError
+from mfmc.traces.order import before
 from mfmc.traces.table import ConversationTable
+from mfmc.traces.threads import chunks, on_cores
 from mfmc.workload import Workload
+
+CHUNK_TURNS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -114,7 +119,7 @@ def partial_workload(
 class ConversationSums:
     """Sums over the turns of each conversation: float64 [conversations] under each name.
 
-    blocks[accounting]: [conversations, 3] of new, reuse (but of the last turn) and content; `tokens` the
+    blocks[accounting]: [3, conversations] of new, reuse (but of the last turn) and content; `tokens` the
     prompts' tokens in all, `turns` M.
     """
 
@@ -129,24 +134,49 @@ class ConversationSums:
         lengths = np.diff(np.append(starts, table.conversation.size))
         turn = np.arange(table.conversation.size) - np.repeat(starts, lengths) + 1
         total = prompt_totals(table.prompt_tokens, table.response_tokens, turn=turn)
-        last = starts + lengths - 1
-        blocks = {}
-        for name in ACCOUNTINGS:
-            counted = sequences(name, tokens=total, block_tokens=table.block_tokens, turn=turn)
-            sums = np.stack([np.add.reduceat(column, starts) for column in counted], axis=1).astype(float)
-            sums[:, 1] -= counted.reuse[last]
-            blocks[name] = sums
-        return cls(blocks, np.add.reduceat(total, starts).astype(float), lengths.astype(float), table.block_tokens)
+        return cls.of_prompts(total, lengths, table.block_tokens)
+
+    @classmethod
+    def of_prompts(cls, total: np.ndarray, lengths: np.ndarray, block_tokens: int) -> ConversationSums:
+        """`total` int64 [turns]: T_j, conversation after conversation, of `lengths` turns each."""
+        ends = np.cumsum(lengths)
+        cuts = np.searchsorted(ends, [part.stop for part in chunks(total.size, CHUNK_TURNS)])
+        bounds = np.unique(np.append(0, cuts + 1).clip(max=lengths.size))
+        tokens, blocks = np.empty(lengths.size), np.empty((len(ACCOUNTINGS), 3, lengths.size))
+
+        def fill(low: int, high: int) -> None:
+            turns = slice(ends[low] - lengths[low], ends[high - 1])
+            tokens[low:high], blocks[..., low:high] = _sums(total[turns], lengths[low:high], block_tokens)
+
+        on_cores(lambda place: fill(*place), zip(bounds, bounds[1:]))
+        return cls(dict(zip(ACCOUNTINGS, blocks)), tokens, lengths.astype(float), block_tokens)
 
     def moments(self, accounting: str) -> Moments:
         """Their means."""
-        return Moments(*map(float, self.blocks[accounting].mean(axis=0)))
+        return Moments(*map(float, self.blocks[accounting].mean(axis=1)))
 
     @property
     def accessed_tokens(self) -> float:
         """E[sum_j T_j]: tokens that a conversation's prompts hold in all."""
         return float(self.tokens.mean())
 
+    @cached_property
     def known(self) -> tuple[tuple[str, Moments], ...]:
         """The moments under every accounting."""
         return tuple((name, self.moments(name)) for name in self.blocks)
+
+
+def _sums(total: np.ndarray, lengths: np.ndarray, block_tokens: int) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens [conversations], and blocks [accountings, 3, conversations]."""
+    starts = np.cumsum(lengths) - lengths
+    first = np.zeros(total.size, dtype=bool)
+    first[starts] = True
+    in_tokens = access_sizes("token", total, before(total, first), block_tokens)
+    history = running_sum(in_tokens[0], first)
+    last_history = before(history, first)
+    counted = [
+        in_tokens if name == "token" else access_sizes(name, history, last_history) for name in ACCOUNTINGS
+    ]
+    # What turn j + 1 reuses of turn j is nothing at turn 1, so these are new, reuse over j < M, content.
+    blocks = np.array([[np.add.reduceat(column, starts) for column in columns] for columns in counted])
+    return np.add.reduceat(total, starts), blocks

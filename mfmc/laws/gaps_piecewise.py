@@ -123,8 +123,34 @@ class EmpiricalGaps(GapLaw):
             raise InputError(f"EmpiricalGaps: all {samples.size} samples are 0; give at least one above 0")
         cumulative = np.cumsum(counts) / samples.size
         positive = values > 0
-        object.__setattr__(self, "knots", np.concatenate([[0.0], values[positive]]))
-        object.__setattr__(self, "heights", np.concatenate([[0.0], cumulative[positive]]))
+        self._set(values[positive], cumulative[positive])
+
+    def _set(self, values: np.ndarray, heights: np.ndarray) -> None:
+        object.__setattr__(self, "knots", np.concatenate([[0.0], values]))
+        object.__setattr__(self, "heights", np.concatenate([[0.0], heights]))
+
+    @classmethod
+    def from_cdf(cls, times: Any, heights: Any) -> EmpiricalGaps:
+        """The law whose F joins (0, 0) and the points (times, heights) by lines.
+
+        times: increasing, in units of time; one of 0 is left out (F(0) = 0). heights: not decreasing, above 0
+        at the end; they are divided by the last. Both float64 [n].
+        """
+        times, heights = np.asarray(times, dtype=np.float64), np.asarray(heights, dtype=np.float64)
+        shaped = times.ndim == 1 and times.shape == heights.shape and times.size
+        if not (shaped and np.isfinite(times).all() and np.isfinite(heights).all()):
+            raise InputError(
+                f"EmpiricalGaps.from_cdf: times {times.shape} and heights {heights.shape}: expected as many finite"
+                " numbers of each, in one dimension"
+            )
+        if times[0] < 0 or np.any(np.diff(times) <= 0) or times[-1] <= 0:
+            raise InputError("EmpiricalGaps.from_cdf: times must increase from 0 or more, the last above 0")
+        if heights[0] < 0 or np.any(np.diff(heights) < 0) or heights[-1] <= 0:
+            raise InputError("EmpiricalGaps.from_cdf: heights must not decrease, from 0 or more to above 0")
+        law = object.__new__(cls)
+        positive = times > 0
+        law._set(times[positive], heights[positive] / heights[-1])
+        return law
 
     def piecewise(self) -> tuple[np.ndarray, np.ndarray]:
         """Knots and the cdf at them: F is linear in between."""

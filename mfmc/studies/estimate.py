@@ -274,7 +274,7 @@ def from_trace(config: Config, context: Context) -> Result:
 
 def note_small_memories(capacities: list[int], estimator: TraceEstimator, context: Context) -> None:
     """The mean field is for memories that hold many conversations; say where one holds few."""
-    size = float(estimator.sums.blocks["token"][:, 2].sum() / estimator.sums.turns.sum())
+    size = float(estimator.sums.blocks["token"][2].sum() / estimator.sums.turns.sum())
     few = [n for n in capacities if n < FEW_CONVERSATIONS * size]
     if few:
         context.notes.append(

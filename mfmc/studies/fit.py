@@ -92,7 +92,8 @@ def run(config: Config, context: Context) -> Result:
 
 def sampled_gaps(trace: Trace, config: Config, context: Context) -> tuple[np.ndarray, np.ndarray]:
     """Gaps and cut waits, at most `fit.sample` of them."""
-    seconds, censored = usable_gaps(trace.gaps())
+    gaps = usable_gaps(trace.gaps())
+    seconds, censored = gaps.seconds, gaps.censored
     if not (~censored).any():
         raise InputError(f"{config.trace.path} has no gaps between turns: there is no gap law to fit")
     if seconds.size > config.fit.sample:

@@ -192,7 +192,7 @@ def arrivals(trace: Trace) -> dict[str, Any]:
         bins = int(span // width)
         if bins < FEWEST_BINS or times.size < bins / 10:
             continue
-        counts = np.bincount(((times - begin) // width).astype(np.int64), minlength=bins + 1)[:bins]
+        counts = np.diff(np.searchsorted(times, begin + width * np.arange(bins + 1)))
         if counts.mean() > 0:
             band = 5 * np.sqrt(2 / (bins - 1))
             dispersion = float(counts.var(ddof=1) / counts.mean())
@@ -208,7 +208,7 @@ def arrivals(trace: Trace) -> dict[str, Any]:
     found["dispersion"] = rows
     if span >= DAY / 4:
         offset = 0.0 if trace.origin is None else trace.origin % DAY
-        hour = ((times + offset) % DAY // 3600).astype(np.int64)
+        hour = ((times + offset) / 3600).astype(np.int64) % 24
         exposure = _hours_covered(begin + offset, end + offset)
         counts = np.bincount(hour, minlength=24)
         found["by_hour"] = [

@@ -26,6 +26,7 @@ from mfmc.traces.prefix_chain import parents_by_hashes, root_of
 from mfmc.traces.repetitions import reject_repeated_chats, reject_repetitions, repeated_turns
 from mfmc.traces.staging import Draft
 from mfmc.traces.table import APPENDED, BRANCH, CONTEXTS, FIRST, REWRITTEN, SHORTENED, SHRUNK, Trace
+from mfmc.traces.threads import chunks, on_cores
 
 
 def assemble(draft: Draft, time_unit: str | None = None, fan_out_limit: int = 16) -> Trace:
@@ -135,10 +136,17 @@ def _count_treatments(trace: Trace, draft: Draft, parent: np.ndarray | None) -> 
         opens = (trace.turn == 1) & (trace.column("new_prompt_tokens") == 0)
         counts["conversations that begin with a response: left out of resampling"] = int(opens.sum())
     if trace.clock != "none":
-        now, last, later = trace.submitted_at[1:], trace.submitted_at[:-1], trace.turn[1:] > 1
-        back, same = np.count_nonzero((now < last) & later), np.count_nonzero((now == last) & later)
+        back, same = np.sum(on_cores(lambda part: _falls_and_ties(trace, part), chunks(len(trace))), axis=0)
         counts["turns whose number contradicts their time: no gap is taken"] = int(back)
         counts["gaps of exactly 0, kept"] = int(same)
+
+
+def _falls_and_ties(trace: Trace, part: slice) -> tuple[int, int]:
+    """Later turns of these rows that come before, or together with, the row before."""
+    begin = max(part.start, 1)
+    now, last = trace.submitted_at[begin : part.stop], trace.submitted_at[begin - 1 : part.stop - 1]
+    later = trace.turn[begin : part.stop] > 1
+    return int(np.count_nonzero((now < last) & later)), int(np.count_nonzero((now == last) & later))
 
 
 def _sort_by_time(draft: Draft) -> None:

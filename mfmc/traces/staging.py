@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mfmc.traces.rejections import Rejections
+from mfmc.traces.threads import on_cores
 
 MAXIMUM_TOKENS = 1_000_000_000
 KIND_NAMES = ("unknown", "human", "tool")
@@ -27,6 +28,7 @@ COUNTS = {
     "turn": "turn number",
 }
 KIND_WORDS = {"human": 1, "user": 1, "user_message": 1, "text": 1, "tool": 2, "tool_result": 2}
+WHOLE_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 TEXTS = ("conversation", "chat", "parent")
 ROLES = ("submitted_at", *COUNTS, *TEXTS, "kind", "block_hashes")
 
@@ -70,12 +72,9 @@ class Draft:
 
     def take(self, order: np.ndarray) -> None:
         """Put the rows in another order."""
-        for name in ("source_row", *ROLES):
-            column = getattr(self, name)
-            if isinstance(column, np.ndarray):
-                setattr(self, name, column[order])
-            elif column is not None:
-                setattr(self, name, column.take(order))
+        names = [name for name in ("source_row", *ROLES) if getattr(self, name) is not None]
+        for name, column in zip(names, on_cores(lambda name: getattr(self, name).take(order), names)):
+            setattr(self, name, column)
 
     def keep(self, mask: np.ndarray, reason: str) -> None:
         """Reject the rows outside `mask` for `reason`."""
@@ -120,12 +119,14 @@ def stage(
     streamed = rejections is not None
     rejections = rejections if rejections is not None else Rejections()
     columns = connection.sql(f"SELECT * FROM {relation} LIMIT 0").columns
+    asked = ", ".join(expressions.values())
+    types = dict(zip(expressions, map(str, connection.sql(f"SELECT {asked} FROM {relation} LIMIT 0").types)))
     parsed = [name for name in ("row", "is_object") if name in columns]
     checks = [("NOT is_object", "not a JSON object")] if "is_object" in columns else []
     final = ["row"] if "row" in columns else []
     parts = (
         *_times(expressions, text_time, optional_time),
-        *_counts(expressions, zero_prompts),
+        *_counts(expressions, types, zero_prompts),
         *_others(expressions),
     )
     for source, tests, column in parts:
@@ -135,8 +136,7 @@ def stage(
     texts = [role for role in TEXTS if role in expressions]
     whole = []
     for role in texts:
-        typed = str(connection.sql(f"SELECT {expressions[role]} FROM {relation} LIMIT 0").types[0])
-        if typed.endswith("INT") or typed == "INTEGER":
+        if types[role].endswith("INT") or types[role] == "INTEGER":
             parsed.append(f"TRY_CAST({expressions[role]} AS BIGINT) AS {role}")
         else:
             parsed.append(f"NULLIF(trim(CAST({expressions[role]} AS VARCHAR)), '') AS {role}")
@@ -183,22 +183,25 @@ def _times(expressions: Mapping[str, str], text_time: bool, optional: bool) -> P
     return [(f"{time} AS submitted_at", tests, "submitted_at")]
 
 
-def _counts(expressions: Mapping[str, str], zero_prompts: bool) -> Part:
+def _counts(expressions: Mapping[str, str], types: Mapping[str, str], zero_prompts: bool) -> Part:
     parts: Part = []
     for role, name in COUNTS.items():
         if role not in expressions:
             continue
+        whole = types[role] in WHOLE_TYPES
         tests = [
             (f"{role} IS NULL", f"{name} missing or not a number"),
-            (f"NOT isfinite({role})", f"{name} not finite"),
             (f"{role} > {MAXIMUM_TOKENS}", f"{name} above {MAXIMUM_TOKENS:,}"),
             (f"{role} < 0", f"{name} negative"),
-            (f"{role} <> floor({role})", f"{name} not a whole number"),
         ]
+        if not whole:
+            tests.insert(1, (f"NOT isfinite({role})", f"{name} not finite"))
+            tests.append((f"{role} <> floor({role})", f"{name} not a whole number"))
         if role == "input_tokens" and not zero_prompts:
             tests.append((f"{role} = 0", f"{name} of 0 tokens"))
         column = f"COALESCE(TRY_CAST({role} AS INTEGER), 0) AS {role}"
-        parts.append((f"TRY_CAST({expressions[role]} AS DOUBLE) AS {role}", tests, column))
+        typed = "BIGINT" if whole else "DOUBLE"
+        parts.append((f"TRY_CAST({expressions[role]} AS {typed}) AS {role}", tests, column))
     return parts
 
 

@@ -138,7 +138,7 @@ class Trace:
     @cached_property
     def input_tokens(self) -> np.ndarray:
         """T: all tokens of each turn's prompt."""
-        return self.history_tokens + self.new_prompt_tokens
+        return np.add(self.column("history_tokens"), self.column("new_prompt_tokens"), dtype=np.int64)
 
     @cached_property
     def starts(self) -> np.ndarray:
@@ -177,13 +177,7 @@ class Trace:
         Of a response that the next prompt keeps only in part, that part counts. Conversations of fewer than
         `minimum_turns` turns are left out, and so are those that begin with a prompt of 0 tokens.
         """
-        if block_tokens < 1:
-            raise InputError(f"block_tokens is {block_tokens}: expected at least 1 token a block")
-        starts, sizes, usable = self._selected(minimum_turns)
-        if not usable.any():
-            raise InputError(
-                f"no conversation of at least {minimum_turns} turns begins with a prompt: lower minimum_turns"
-            )
+        starts, sizes, usable = self._resampled(block_tokens, minimum_turns)
         total, kept = self.input_tokens, self.response_tokens.copy()
         ends = np.append(starts[1:], len(self)) - 1
         last_response = kept[ends]
@@ -197,6 +191,27 @@ class Trace:
             keep = np.repeat(usable, sizes)
             prompt, kept = prompt[keep], kept[keep]
         return ConversationTable(number, prompt, kept, block_tokens)
+
+    def prompts(self, block_tokens: int, minimum_turns: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """(tokens of each whole prompt, int64 [turns]; turns of each conversation) of `conversations`."""
+        _, sizes, usable = self._resampled(block_tokens, minimum_turns)
+        total = self.input_tokens
+        return (total if usable.all() else total[np.repeat(usable, sizes)]), sizes[usable]
+
+    def owners(self, minimum_turns: int = 1) -> np.ndarray:
+        """The file's conversation that each conversation of `conversations` (a segment of it) belongs to."""
+        starts, _, usable = self._selected(minimum_turns)
+        return self.conversation[starts[usable]]
+
+    def _resampled(self, block_tokens: int, minimum_turns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if block_tokens < 1:
+            raise InputError(f"block_tokens is {block_tokens}: expected at least 1 token a block")
+        starts, sizes, usable = self._selected(minimum_turns)
+        if not usable.any():
+            raise InputError(
+                f"no conversation of at least {minimum_turns} turns begins with a prompt: lower minimum_turns"
+            )
+        return starts, sizes, usable
 
     def _selected(self, minimum_turns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(first turn, number of turns, whether resampling takes it) of every segment."""
@@ -214,13 +229,13 @@ class Trace:
         if self.clock == "none":
             empty = np.zeros(0)
             return Gaps(empty, empty > 0, empty.astype(np.int64), empty.astype(np.int32), empty > 0)
-        last = np.append(self.turn[1:] == 1, True)
-        seconds = np.append(np.diff(self.submitted_at), np.nan)
-        shared = self.clock == "shared"
+        n, times, shared = len(self), self.submitted_at, self.clock == "shared"
+        last, keeps, seconds = np.ones(n, dtype=bool), np.zeros(n, dtype=bool), np.full(n, np.nan)
+        np.equal(self.turn[1:], 1, out=last[:-1])
+        np.subtract(times[1:], times[:-1], out=seconds[:-1])
         if shared:
-            seconds[last] = self.window[1] - self.submitted_at[last]
-        appended = np.append(self.context[1:], FIRST)
-        keeps = ((appended == APPENDED) | (appended == SHORTENED)) & ~last
+            np.subtract(self.window[1], times, out=seconds, where=last)
+        keeps[:-1] = ((self.context[1:] == APPENDED) | (self.context[1:] == SHORTENED)) & ~last[:-1]
         use = seconds >= 0
         if not shared:
             use &= ~last

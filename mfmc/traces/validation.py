@@ -15,7 +15,7 @@ from mfmc.traces.plain_words import plain_words
 from mfmc.traces.reuse import endless_reuse
 from mfmc.traces.table import FIRST, REWRITTEN, Trace
 
-SAMPLE_TURNS = 1_000_000
+SAMPLE_TURNS = 500_000
 
 
 def validate_trace(trace: Trace, block_tokens: int = 128) -> dict[str, Any]:
