@@ -1,7 +1,8 @@
 """Event-driven LRU: the independent judge of the theory, and a capacity planner's curve of a real stream."""
 
 from .accesses import AccessStream, accesses_from_arrays
-from .curve import HitRatioCurve, hit_ratio_curve
+from .counts import HitRatioCurve
+from .curve import hit_ratio_curve
 from .estimates import ReplayedHitRatio, batch_means, replayed_hit_ratio
 from .long_streams import hit_ratio_curve_of_chunks
 from .policies import compare_policies, replay_policy

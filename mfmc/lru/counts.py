@@ -1,4 +1,4 @@
-"""Integers that grow with the capacity: tallied access by access, read off at any capacity."""
+"""What a curve counts, access by access, and the curve that the counts make."""
 
 from __future__ import annotations
 
@@ -7,91 +7,121 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .accesses import Integers
+from ..errors import InputError
+from .accesses import AccessStream, Integers
+from .tally import Count, Growth, Tally
 
-
-class Tally:
-    """Sums of integer weights at integer points: an array for points below ``near``, a list beyond.
-
-    Points from ``limit`` on are not asked for and left out, as are negative ones.
-    """
-
-    def __init__(self, near: int, limit: int) -> None:
-        self.near, self.limit = min(near, limit), limit
-        self._sums = np.zeros(1, np.int64)  # the sum at point p is _sums[p + 1]; _sums[0] collects what is left out
-        self.far: list[tuple[Integers, Integers]] = []
-
-    def add(self, points: Integers, weights: NDArray) -> None:
-        """Add the weights (whole numbers or flags) at their points."""
-        top = int(points.max(initial=-1)) + 1
-        if top > self.near:
-            beyond = points >= self.near
-            far = beyond & (points < self.limit)
-            self.far.append((points[far], weights[far].astype(np.int64)))
-            points, top = np.where(beyond, -1, points), self.near
-        if top > len(self._sums) - 1:
-            grown = np.zeros(min(self.near, max(top, 2 * len(self._sums))) + 1, np.int64)
-            grown[: len(self._sums)] = self._sums
-            self._sums = grown
-        # No selection of the points that count: which ones do cannot be predicted, and a branch would cost more.
-        np.add.at(self._sums, np.maximum(points, -1) + 1, weights.astype(np.int64, copy=False))
-
-    def total(self) -> tuple[Integers, Integers]:
-        """The points with a sum other than 0, increasing, and their sums."""
-        sums = self._sums[1:]
-        near = np.flatnonzero(sums)
-        parts = [(near, sums[near]), *self.far]
-        points, weights = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        if not self.far:
-            return points, weights
-        distinct, place = np.unique(points, return_inverse=True)
-        sums = np.zeros(len(distinct), np.int64)
-        np.add.at(sums, place, weights)
-        return distinct[sums != 0], sums[sums != 0]
+NO_LIMIT = 2**62
 
 
 @dataclass(frozen=True, eq=False)
-class Count:
-    """A function of the capacity N: value[i] + slope[i] (N - at[i]) from N = at[i] up to the next one."""
+class HitRatioCurve:
+    """Hit ratios as functions of the capacity (0..``max_capacity``; a number or an array), all from integer
+    counts.
 
-    at: Integers
-    value: Integers
-    slope: Integers
+    ``served`` and ``tokens_served`` count blocks and tokens found in the cache, ``hits`` the accesses that
+    found all they could reuse; ``looked_up``, ``tokens_looked_up`` and ``accesses`` are the denominators
+    over all counted accesses, first turns included, as in (12) and (24).
+    """
 
-    def __call__(self, capacity: ArrayLike) -> NDArray[np.int64]:
-        blocks: NDArray[np.int64] = np.asarray(capacity, dtype=np.int64)
-        place = np.searchsorted(self.at, blocks, side="right") - 1
-        return self.value[place] + self.slope[place] * (blocks - self.at[place])
+    accounting: str
+    eviction: str
+    max_capacity: int | None
+    served: Count
+    hits: Count
+    tokens_served: Count | None
+    looked_up: int
+    accesses: int
+    tokens_looked_up: int | None
+
+    @property
+    def capacities(self) -> Integers:
+        """The capacities at which the number of blocks served changes its course, from 0 up."""
+        return self.served.at
+
+    def hit_ratio(self, capacity: ArrayLike) -> NDArray[np.float64]:
+        """Blocks served over blocks looked up."""
+        return self.served(self._checked(capacity)) / self.looked_up
+
+    def request_hit_ratio(self, capacity: ArrayLike) -> NDArray[np.float64]:
+        """Share of the accesses that find everything reusable."""
+        return self.hits(self._checked(capacity)) / self.accesses
+
+    def token_hit_ratio(self, capacity: ArrayLike) -> NDArray[np.float64]:
+        """Tokens served over tokens looked up."""
+        if self.tokens_served is None or self.tokens_looked_up is None:
+            raise InputError("a token-weighted ratio needs token counts: make the stream with tokens and block_tokens")
+        return self.tokens_served(self._checked(capacity)) / self.tokens_looked_up
+
+    def _checked(self, capacity: ArrayLike) -> Integers:
+        array = np.asarray(capacity)
+        whole = array.astype(np.int64)
+        top = NO_LIMIT if self.max_capacity is None else self.max_capacity
+        if np.any((whole != array) | (whole < 0) | (whole > top)):
+            raise InputError(f"capacity {capacity!r}: expected whole numbers of blocks from 0 to {top}")
+        return whole
 
 
-@dataclass(eq=False)
-class Growth:
-    """What makes a `Count`: jumps at points, and changes of slope from points on."""
+class Counts:
+    """The counts of a curve in the making."""
 
-    jumps: Tally
-    bends: Tally
+    def __init__(self, stream: AccessStream, accounting: str, eviction: str, max_capacity: int | None) -> None:
+        self.accounting, self.eviction, self.max_capacity = accounting, eviction, max_capacity
+        near = 8 * len(stream) + 2**16 if max_capacity is None else max_capacity + 1
+        limit = NO_LIMIT if max_capacity is None else max_capacity + 1
+        self.with_tokens = stream.tokens is not None
+        self.served, self.hits, self.tokens = (Growth(Tally(near, limit), Tally(near, limit)) for _ in range(3))
+        self.looked_up = self.accesses = self.tokens_looked_up = 0
 
-    def merge(self, other: Growth) -> None:
-        self.jumps.add(*other.jumps.total())
-        self.bends.add(*other.bends.total())
+    def add(self, stream: AccessStream, piece: slice, displaced: Integers, moved: Integers) -> None:
+        """Enter accesses piece.start..piece.stop-1 of the stream with their displacements."""
+        sizes = stream.sizes(self.accounting)
+        reuse = sizes.reuse[piece]
+        self.accesses += len(reuse)
+        self.looked_up += int(sizes.content[piece].sum())
+        complete = displaced + moved[piece]  # the capacity from which on everything is served
+        self.hits.jumps.add(complete, reuse > 0)
+        if self.eviction == "conversation":
+            self.served.jumps.add(complete, reuse)
+        else:
+            one = np.ones_like(reuse)
+            self.served.bends.add(displaced, one)
+            self.served.bends.add(complete, -one)
+        if stream.tokens is None or stream.shared_tokens is None or stream.block_tokens is None:
+            return
+        k = stream.block_tokens
+        self.tokens_looked_up += int(stream.tokens[piece].sum())
+        shared = stream.shared_tokens[piece]
+        if self.eviction == "conversation":
+            self.tokens.jumps.add(complete, np.minimum(reuse * k, shared))
+            return
+        # k tokens a block, up to the last block that the two prompts share in full; then what is left of it.
+        full = np.minimum(shared // k, reuse)
+        rest = np.where(full < reuse, shared - k * full, 0)
+        self.tokens.bends.add(displaced, np.full_like(full, k))
+        self.tokens.bends.add(displaced + full, rest - k)
+        self.tokens.bends.add(displaced + full + 1, -rest)
 
-    def count(self) -> Count:
-        at, jump = _from_zero(*self.jumps.total())
-        at_bends, bends = self.bends.total()
-        if not len(at_bends):
-            return Count(at, np.cumsum(jump), np.zeros_like(at))
-        points = np.union1d(at, at_bends)
-        jumps, slope = np.zeros_like(points), np.zeros_like(points)
-        jumps[np.searchsorted(points, at)] = jump
-        slope[np.searchsorted(points, at_bends)] = bends
-        np.cumsum(slope, out=slope)
-        value = np.cumsum(jumps)
-        value[1:] += np.cumsum(slope[:-1] * np.diff(points))
-        return Count(points, value, slope)
+    def merge(self, other: Counts) -> None:
+        for mine, theirs in (
+            (self.served, other.served),
+            (self.hits, other.hits),
+            (self.tokens, other.tokens),
+        ):
+            mine.merge(theirs)
+        self.looked_up += other.looked_up
+        self.accesses += other.accesses
+        self.tokens_looked_up += other.tokens_looked_up
 
-
-def _from_zero(points: Integers, sums: Integers) -> tuple[Integers, Integers]:
-    """With the point 0 in front, if it is not there."""
-    if len(points) and points[0] == 0:
-        return points, sums
-    return np.concatenate([[0], points]), np.concatenate([[0], sums])
+    def curve(self) -> HitRatioCurve:
+        return HitRatioCurve(
+            self.accounting,
+            self.eviction,
+            self.max_capacity,
+            self.served.count(),
+            self.hits.count(),
+            self.tokens.count() if self.with_tokens else None,
+            self.looked_up,
+            self.accesses,
+            self.tokens_looked_up if self.with_tokens else None,
+        )

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import InputError
 from .accesses import AccessStream, Integers, Moves, conversation_numbers, links, taken_by_return
-from .curve import NO_LIMIT, Counts, HitRatioCurve
+from .counts import NO_LIMIT, Counts, HitRatioCurve
 from .replay import checked_capacity, chosen_backend, chosen_eviction
 
 CHUNK = 1 << 20

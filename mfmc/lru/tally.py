@@ -1,0 +1,97 @@
+"""Integers that grow with the capacity: tallied access by access, read off at any capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .accesses import Integers
+
+
+class Tally:
+    """Sums of integer weights at integer points: an array for points below ``near``, a list beyond.
+
+    Points from ``limit`` on are not asked for and left out, as are negative ones.
+    """
+
+    def __init__(self, near: int, limit: int) -> None:
+        self.near, self.limit = min(near, limit), limit
+        self._sums = np.zeros(1, np.int64)  # the sum at point p is _sums[p + 1]; _sums[0] collects what is left out
+        self.far: list[tuple[Integers, Integers]] = []
+
+    def add(self, points: Integers, weights: NDArray) -> None:
+        """Add the weights (whole numbers or flags) at their points."""
+        top = int(points.max(initial=-1)) + 1
+        if top > self.near:
+            beyond = points >= self.near
+            far = beyond & (points < self.limit)
+            self.far.append((points[far], weights[far].astype(np.int64)))
+            points, top = np.where(beyond, -1, points), self.near
+        if top > len(self._sums) - 1:
+            grown = np.zeros(min(self.near, max(top, 2 * len(self._sums))) + 1, np.int64)
+            grown[: len(self._sums)] = self._sums
+            self._sums = grown
+        # No selection of the points that count: which ones do cannot be predicted, and a branch would cost more.
+        np.add.at(self._sums, np.maximum(points, -1) + 1, weights.astype(np.int64, copy=False))
+
+    def total(self) -> tuple[Integers, Integers]:
+        """The points with a sum other than 0, increasing, and their sums."""
+        sums = self._sums[1:]
+        near = np.flatnonzero(sums)
+        parts = [(near, sums[near]), *self.far]
+        points, weights = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        if not self.far:
+            return points, weights
+        distinct, place = np.unique(points, return_inverse=True)
+        sums = np.zeros(len(distinct), np.int64)
+        np.add.at(sums, place, weights)
+        return distinct[sums != 0], sums[sums != 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Count:
+    """A function of the capacity N: value[i] + slope[i] (N - at[i]) from N = at[i] up to the next one."""
+
+    at: Integers
+    value: Integers
+    slope: Integers
+
+    def __call__(self, capacity: ArrayLike) -> NDArray[np.int64]:
+        blocks: NDArray[np.int64] = np.asarray(capacity, dtype=np.int64)
+        place = np.searchsorted(self.at, blocks, side="right") - 1
+        return self.value[place] + self.slope[place] * (blocks - self.at[place])
+
+
+@dataclass(eq=False)
+class Growth:
+    """What makes a `Count`: jumps at points, and changes of slope from points on."""
+
+    jumps: Tally
+    bends: Tally
+
+    def merge(self, other: Growth) -> None:
+        self.jumps.add(*other.jumps.total())
+        self.bends.add(*other.bends.total())
+
+    def count(self) -> Count:
+        at, jump = _from_zero(*self.jumps.total())
+        at_bends, bends = self.bends.total()
+        if not len(at_bends):
+            return Count(at, np.cumsum(jump), np.zeros_like(at))
+        points = np.union1d(at, at_bends)
+        jumps, slope = np.zeros_like(points), np.zeros_like(points)
+        jumps[np.searchsorted(points, at)] = jump
+        slope[np.searchsorted(points, at_bends)] = bends
+        np.cumsum(slope, out=slope)
+        value = np.cumsum(jumps)
+        value[1:] += np.cumsum(slope[:-1] * np.diff(points))
+        return Count(points, value, slope)
+
+
+def _from_zero(points: Integers, sums: Integers) -> tuple[Integers, Integers]:
+    """With the point 0 in front, if it is not there."""
+    if len(points) and points[0] == 0:
+        return points, sums
+    return np.concatenate([[0], points]), np.concatenate([[0], sums])
