@@ -16,10 +16,11 @@ import jax
 import numpy as np
 
 from mfmc.errors import InputError
-from mfmc.rare_bounds import deviation_probabilities, passage_probability
+from mfmc.rare_bounds import deviation_probabilities
 from mfmc.rare_paths import SortedPaths, TiltedConversations
 from mfmc.rare_tilts import Tilts, passage_tilts, sup_tilts
 from mfmc.theory.displacement_law import DisplacementLaw
+from mfmc.theory.exact_tails import characteristic_time_deviation
 from mfmc.theory.mean_field import characteristic_time
 from mfmc.workload import Workload
 
@@ -101,7 +102,7 @@ def rare_passage_probability(
         return (1 - fits[:, 0]) * (early > 0) + fits[:, 1]
 
     tilts = passage_tilts(law, capacity, early, late, tagged)
-    exact = passage_probability(law, capacity, early, late, tagged)
+    exact = float(characteristic_time_deviation(workload, capacity, epsilon, turn, accounting))
     return _estimate(key, sampler, tilts, samples, batches, leaves, (exact, exact))
 
 

@@ -14,12 +14,11 @@ from mfmc.laws.gaps import ExponentialGaps, UniformGaps
 from mfmc.laws.recorded import RecordedConversations
 from mfmc.laws.tokens import GeometricTokens, TokenBlocks
 from mfmc.laws.turns import FixedTurns, GeometricTurns, NegativeBinomialTurns
-from mfmc.rare_bounds import deviation_probabilities, exact_tail
+from mfmc.rare_bounds import deviation_probabilities
 from mfmc.rare_events import rare_passage_probability, rare_sup_probability
 from mfmc.rare_paths import SortedPaths, TiltedConversations
-from mfmc.rare_tilts import saddlepoints
 from mfmc.statistics import deviations
-from mfmc.theory.compound_poisson import characteristic_time_cdf, displacement_cdf
+from mfmc.theory.compound_poisson import characteristic_time_cdf
 from mfmc.theory.displacement_law import DisplacementLaw
 from mfmc.theory.mean_field import characteristic_time
 from mfmc.workload import Workload
@@ -48,22 +47,6 @@ WORKLOADS = {
     ),
     "recorded": recorded(),
 }
-
-
-@pytest.mark.parametrize("name", WORKLOADS)
-@pytest.mark.parametrize("accounting", ["whole", "practical"])
-def test_exact_tails(name, accounting):
-    """Equal to the law of D_N(t) where that has digits; the same under another tilt where it has none."""
-    law = DisplacementLaw(WORKLOADS[name], accounting)
-    for time in (0.3, 1.1):
-        mean, spread = float(law.mean(time)), float(np.sqrt(law.cumulant(2, time)))
-        levels = np.floor(np.maximum(mean + spread * np.array([-2.0, -1.0, 1.0, 4.0, 12.0]), 0))
-        theta = saddlepoints(law, np.full(levels.size, time), levels).theta
-        for level, tilt in zip(levels, theta):
-            tail = exact_tail(law, time, level, tilt)
-            cdf = float(displacement_cdf(law.workload, level, time, accounting))
-            assert tail == pytest.approx(1 - cdf if tilt > 0 else cdf, abs=1e-12)
-            assert exact_tail(law, time, level, 1.05 * tilt) == pytest.approx(tail, rel=1e-9)
 
 
 def weighted_moments(workload: Workload, accounting: str, paths: int = 4000) -> list[float]:

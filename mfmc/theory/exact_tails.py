@@ -43,7 +43,7 @@ def displacement_deviation(
         )
     law = DisplacementLaw(workload, accounting)
     low, high = deviation_levels(law.mean(time), capacity * epsilon)
-    tails = _Tails(law, time, np.zeros(1, dtype=np.int64), np.ones(1))
+    tails = DisplacementTails(law, time)
     found = [tails.below(a // law.span) + tails.above(b // law.span) for a, b in zip(low.flat, high.flat)]
     return np.reshape(found, epsilon.shape)[()]
 
@@ -61,18 +61,27 @@ def characteristic_time_deviation(
     centre = float(characteristic_time(workload, capacity, accounting))
 
     def one(eps: float) -> float:
-        late = _Tails(law, centre + eps, offsets, probabilities).below(level // law.span)
+        late = DisplacementTails(law, centre + eps, offsets, probabilities).below(level // law.span)
         if eps >= centre:
             return late
-        return late + _Tails(law, centre - eps, offsets, probabilities).above(level // law.span)
+        return late + DisplacementTails(law, centre - eps, offsets, probabilities).above(level // law.span)
 
     return np.vectorize(one, otypes=[float])(epsilon)[()]
 
 
-class _Tails:
-    """The law of X = D_N(time) / span + Q, Q on `offsets` with `probabilities`."""
+_NO_TAG = np.zeros(1, dtype=np.int64), np.ones(1)
 
-    def __init__(self, law: DisplacementLaw, time: float, offsets: np.ndarray, probabilities: np.ndarray):
+
+class DisplacementTails:
+    """The law of X = D_N(time) / span + Q, Q on `offsets` with `probabilities` (0 where none are given)."""
+
+    def __init__(
+        self,
+        law: DisplacementLaw,
+        time: float,
+        offsets: np.ndarray = _NO_TAG[0],
+        probabilities: np.ndarray = _NO_TAG[1],
+    ):
         self._points, self._offsets, self._probabilities = law.support // law.span, offsets, probabilities
         self._intensity = law.intensity(law.integrals([time]))[0]
         self._mean = float(law.mean(time)) / law.span
