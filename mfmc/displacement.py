@@ -189,7 +189,9 @@ def _problem(workload, capacity, horizon, length, times, turns, accountings, pat
     turn_pmf = workload.law.turn_pmf()
     per_time = rate * float(turn_pmf @ np.arange(turn_pmf.size))  # accesses per unit time
     sup_cells = max(_FEWEST_CELLS, 1 << max(0, round(math.log2(max(per_time * horizon, 1) / _PER_CELL))))
-    cells = sup_cells + (round_up(math.ceil(per_time * (length - horizon) / _PER_CELL)) if length > horizon else 0)
+    cells = sup_cells
+    if length > horizon * (1 + 1e-12):  # more than the rounding of what was computed to be equal
+        cells += round_up(math.ceil(per_time * (length - horizon) / _PER_CELL))
     edges = _edges(horizon, length, sup_cells, cells)
     measures, near = [], 0.0
     for name in accountings:

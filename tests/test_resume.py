@@ -1,26 +1,30 @@
-"""A run that is killed continues with the same command and ends bit-identical to an undisturbed one."""
+"""A sweep that is killed and continued, or that sees other devices, ends bit-identical to an undisturbed one."""
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
+from mfmc import fingerprint
 from mfmc.chunks import Chunks
 from mfmc.cli import UNFINISHED, main
 from mfmc.replication import Replicator
 from mfmc.studies import mean_field
 
 SWEEP = [
-    "study=displacement", "workload=scm", "capacities=[100]", "accountings=[whole]", "runtime.replications=60",
-    "runtime.chunk=4", "runtime.threads=1", "plots=false", "-m", "runtime.seed=1,2",
+    "study=displacement", "workload=single_shot", "capacities=[100]", "accountings=[whole]", "runtime.replications=60",
+    "runtime.chunk=4", "runtime.threads=1", "times=[1.0]", "epsilons=[0.1]", "plots=false", "-m", "runtime.seed=1,2",
 ]  # fmt: skip
 FAST = ["study=mean_field", "plots=false", "capacities=[100,1000]"]
 
@@ -36,16 +40,46 @@ def here(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_a_sweep_killed_at_random_moments_ends_like_an_undisturbed_one(here):
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory) -> Path:
+    """A cache of compiled programs for the processes of this file."""
+    return tmp_path_factory.mktemp("programs")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory, programs) -> dict[str, bytes]:
+    """What the sweep computes in this process, on the two devices that it has."""
+    assert jax.device_count() == 2
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(programs))
+        assert main([*SWEEP, f"output={folder}"]) == 0
+    return numbers(folder)
+
+
+def started(here: Path, programs: Path, devices: int) -> subprocess.Popen:
+    """The sweep in a process of its own that sees so many devices."""
+    flags = re.sub(r"(device_count=)\d+", rf"\g<1>{devices}", os.environ["XLA_FLAGS"])
+    environment = os.environ | {"XLA_FLAGS": flags, "XDG_CACHE_HOME": str(programs)}
+    command = [sys.executable, "-m", "mfmc", *SWEEP, f"output={here / str(devices)}"]
+    return subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL)
+
+
+def test_one_two_and_eight_devices_compute_the_same_bits(here, programs, undisturbed):
+    processes = {devices: started(here, programs, devices) for devices in (1, 8)}
+    for devices, process in processes.items():
+        assert process.wait() == 0 and numbers(here / str(devices)) == undisturbed != {}
+        for path in (here / str(devices)).rglob("result.json"):
+            assert json.loads(path.read_text())["provenance"]["device"]["count"] == devices
+
+
+def test_a_sweep_killed_at_random_moments_ends_like_an_undisturbed_one(here, programs, undisturbed):
     """kill -9 three times, each once a few more chunks are on disk and a random moment has passed."""
     random.seed(5)
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    unfinished = here / "outputs" / UNFINISHED
+    unfinished = here / "1" / UNFINISHED
     kills = 0
     while True:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "mfmc", *SWEEP], cwd=here, env=environment, stdout=subprocess.DEVNULL
-        )
+        process = started(here, programs, devices=1)
         before, more = len(list(unfinished.rglob("*.npz"))), random.randint(1, 4)
         while kills < 3 and process.poll() is None and len(list(unfinished.rglob("*.npz"))) < before + more:
             time.sleep(0.002)
@@ -55,26 +89,28 @@ def test_a_sweep_killed_at_random_moments_ends_like_an_undisturbed_one(here):
         process.send_signal(signal.SIGKILL)
         process.wait()
         kills += 1
+        print(f"kill {kills}: {len(list(unfinished.rglob('*.npz')))} chunks on disk,"
+              f" {len(list((here / '1').rglob('result.json')))} of 2 jobs finished")  # fmt: skip
     assert process.wait() == 0 and kills >= 2
-    command = [sys.executable, "-m", "mfmc", *SWEEP, "output=undisturbed"]
-    assert subprocess.run(command, cwd=here, env=environment, stdout=subprocess.DEVNULL).returncode == 0
-    assert numbers(here / "outputs") == numbers(here / "undisturbed") != {}
-    assert not list((here / "outputs").glob("multirun/*/.*"))
+    assert numbers(here / "1") == undisturbed != {}
+    assert not list((here / "1").glob("multirun/*/.*"))
 
 
 def test_a_finished_job_is_skipped_and_a_changed_one_is_not(here, monkeypatch, capsys):
-    command = [*FAST, "-m", "runtime.seed=1,2", "hydra.sweep.dir=sweep"]
+    command = [*FAST, "-m", "runtime.seed=1", "hydra.sweep.dir=sweep"]
     seen, run = [], mean_field.run
     monkeypatch.setattr(mean_field, "run", lambda config, context: (seen.append(1), run(config, context))[1])
-    assert main(command) == 0 and len(seen) == 2
-    assert main(command) == 0 and len(seen) == 2 and capsys.readouterr().out.count("was done before") == 2
-    assert main([*command, "runtime.threads=1"]) == 0 and len(seen) == 2  # does not matter
-    assert main([*command, "horizon=2"]) == 0 and len(seen) == 4  # matters
-    assert main([*command, "horizon=2", "runtime.resume=false"]) == 0 and len(seen) == 6
+    assert main(command) == 0 and len(seen) == 1
+    assert main([*command, "runtime.threads=1"]) == 0 and len(seen) == 1  # does not matter
+    assert "was done before" in capsys.readouterr().out
+    assert main([*command, "horizon=2"]) == 0 and len(seen) == 2  # matters
+    assert main([*command, "horizon=2", "runtime.resume=false"]) == 0 and len(seen) == 3
+    monkeypatch.setattr(fingerprint, "_code", lambda: "edited")
+    assert main([*command, "horizon=2"]) == 0 and len(seen) == 4  # other code may compute other numbers
 
 
 def test_a_failed_job_is_run_again(here, monkeypatch):
-    command, run = [*FAST, "-m", "runtime.seed=1,2"], mean_field.run
+    command, run = [*FAST, "-m", "runtime.seed=1"], mean_field.run
     monkeypatch.setattr(mean_field, "run", lambda *_: 1 / 0)
     assert main(command) == 3
     monkeypatch.setattr(mean_field, "run", run)

@@ -8,27 +8,30 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hydra
 import jax
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
 from mfmc import plotting
 from mfmc.buckets import padded, round_up
 from mfmc.cli import main
 from mfmc.collect import collect
 from mfmc.config import compose
-from mfmc.config.sweeps import planned_jobs, sweep_folder
-from mfmc.config.workload import build_workload
-from mfmc.displacement import _problem, passage_length
+from mfmc.config.sweeps import PLAN, planned_jobs, sweep_folder
 from mfmc.errors import InputError
 from mfmc.fingerprint import fingerprint
 from mfmc.plotting_sweeps import FIGURES
 from mfmc.results import read_table
 from mfmc.studies import mean_field
-from mfmc.theory.mean_field import characteristic_time
+from mfmc.studies.context import Context
 
 FAST = ["study=mean_field", "plots=false", "capacities=[100,1000]"]
-TINY = ["study=displacement", "workload=scm", "capacities=[100]", "runtime.replications=64", "plots=false"]
+TINY = [
+    "study=displacement", "workload=single_shot", "capacities=[100]", "accountings=[whole]", "times=[1.0]",
+    "epsilons=[0.1]", "runtime.replications=64", "plots=false",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -53,22 +56,18 @@ def numbers(sweep: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", compose.options("experiment"))
-def test_an_experiment_is_a_sweep_of_valid_jobs_with_figures(name, here, monkeypatch):
-    """Every job's settings are checked; nothing is computed."""
-    from mfmc import studies
-
-    class Stand:
-        Config = compose.Settings
-
-        @staticmethod
-        def run(config, context):
-            assert context.workload.profile(context.accountings[0]).content > 0
-            return mean_field.Result({})
-
-    monkeypatch.setattr(studies, "load", lambda name: Stand)
-    assert main([f"experiment={name}", "runtime=quick", "plots=false"]) == 0
-    assert name in FIGURES and the_sweep().name.startswith(f"{name}-")
-    assert len(planned_jobs(the_sweep())) >= 2
+def test_an_experiment_is_a_sweep_of_valid_jobs_with_figures(name, here):
+    """Every job's settings are checked and its workload is built; nothing is computed."""
+    with hydra.initialize_config_dir(str(compose.conf_folder()), version_base="1.3"):
+        plan = hydra.compose(compose.NAME, [f"experiment={name}"], return_hydra_config=True).hydra
+    assert plan.mode.name == "MULTIRUN" and name in FIGURES
+    written = {"sweeper": {"params": plan.sweeper.params}, "overrides": {"task": [f"experiment={name}"]}}
+    OmegaConf.save({"hydra": written}, here / PLAN)
+    jobs = planned_jobs(here)
+    assert len(jobs) >= 2
+    for job in jobs:
+        context = Context(compose.configured([f"{key}={value}" for key, value in job.items()]))
+        assert context.workload.profile(context.accountings[0]).content > 0
 
 
 def test_an_experiment_ends_in_one_table_and_one_report(here, capsys):
@@ -228,22 +227,23 @@ def installed(module: str) -> bool:
 # --- programs -----------------------------------------------------------------------------------------------
 
 
-def programs(workloads, capacity: int) -> set:
-    """Sizes and shapes that decide which program is compiled for these workloads."""
-    found = set()
-    for workload in workloads:
-        time = float(characteristic_time(workload, capacity))
-        length = passage_length(workload, capacity)
-        problem, sizes = _problem(workload, capacity, time, length, np.array([time]), (1,), ("whole",))
-        leaves, structure = jax.tree_util.tree_flatten(problem)
-        found.add((sizes, structure, tuple(np.shape(leaf) for leaf in leaves)))
-    return found
+def test_a_scaling_sweep_compiles_a_handful_of_programs(here):
+    """Two jobs of four memories each: one large program a memory, counted when XLA compiles it, and few small ones."""
+    compiled: list[str] = []
 
+    def listen(event: str, seconds: float, **facts) -> None:
+        if event.endswith("/backend_compile_duration"):
+            compiled.append(facts["fun_name"])
 
-def test_a_sweep_over_the_load_compiles_a_handful_of_programs():
-    """Ten loads from half to twice the workload's own, one memory: as many programs as there are sizes of buffers."""
-    base = build_workload(compose.configured(["workload=scm"]).workload)
-    assert len(programs([base.scaled(ratio) for ratio in np.linspace(0.5, 2, 10)], 1024)) <= 6
+    capacities = [100, 1000, 10_000, 100_000]
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        command = [*TINY, f"capacities={capacities}", "runtime.replications=16", "-m", "workload.arrival_rate=120,130"]
+        assert main(command) == 0
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    paths = compiled.count("jit(_replicate)")
+    assert 1 <= paths <= len(capacities) and len(compiled) - paths <= 8, compiled
 
 
 def test_sizes_are_rounded_up_by_little():

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-from scipy.signal import fftconvolve
 
 from mfmc.errors import InputError
 from mfmc.laws.blocks import BlockLaw
@@ -117,6 +116,8 @@ def convolve(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.size * right.size < 2_000_000:
         out = np.convolve(left, right)
     else:
+        from scipy.signal import fftconvolve  # takes longer to import than all of JAX
+
         out = np.maximum(fftconvolve(left, right), 0)
         out[: np.flatnonzero(left)[0] + np.flatnonzero(right)[0]] = 0  # rounding, where no sum can be
     tail = np.cumsum(out[::-1])
