@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from .accesses import NEVER, Moves
+from .accesses import NEVER, Moves, narrowest
 from .two_pointer import at
 
 PIECE = 1 << 16  # accesses whose displacements are handed over at a time: they stay in the processor's cache
@@ -29,7 +29,8 @@ def displacements(moves: Moves, begin: int, end: int, limit: int) -> Iterator[tu
     """
     # A full tree must free at least half of its slots, or sweeping would cost more than it saves.
     slots = 1 << int(2 * _awaiting(moves.previous, moves.next)).bit_length()
-    mark, owner, removed, tree = (np.zeros(slots, np.int64) for _ in range(4))
+    mark, owner = np.zeros(slots, np.int64), np.zeros(slots, narrowest(len(moves.held)))
+    removed, tree = np.zeros((2, slots), narrowest(slots * int(moves.held.max(initial=1))))
     slot_of = np.empty(end, np.int32)
     registers = np.zeros(3, np.int64)
     _look_back(moves.next, moves.held, moves.taken, begin, limit, mark, owner, slot_of, registers)
