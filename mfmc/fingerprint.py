@@ -23,6 +23,9 @@ WITHOUT_EFFECT = frozenset(
     }
 )
 
+#: Source that shows results and computes none: a better figure is no reason to repeat a week's sweep.
+_ONLY_SHOWS = ("plotting*.py", "report.py", "progress.py", "collect.py")
+
 
 def fingerprint(config: dict[str, Any]) -> str:
     """A name, 16 hexadecimal digits, of a resolved configuration, the files that it names, and this code."""
@@ -48,9 +51,13 @@ def _effective(value: Any, key: str = "") -> Any:
 
 @lru_cache(maxsize=1)
 def _code() -> str:
-    """Digest of the package's own source, which between two releases no version tells."""
+    return digest_of(Path(__file__).parent)
+
+
+def digest_of(package: Path) -> str:
+    """Digest of the source of a package that may compute a number: between two releases no version tells it."""
     digest = hashlib.sha256()
-    package = Path(__file__).parent
     for path in sorted(package.rglob("*.py")):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+        if not any(path.match(pattern) for pattern in _ONLY_SHOWS):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -21,7 +21,7 @@ from mfmc.collect import collect
 from mfmc.config import compose
 from mfmc.config.sweeps import PLAN, planned_jobs, sweep_folder
 from mfmc.errors import InputError
-from mfmc.fingerprint import fingerprint
+from mfmc.fingerprint import digest_of, fingerprint
 from mfmc.plotting_sweeps import FIGURES
 from mfmc.results import read_table
 from mfmc.studies import mean_field
@@ -186,6 +186,15 @@ def test_the_fingerprint_knows_what_matters(here):
     with_file = fingerprint(config)
     Path("t.csv").write_text("12")
     assert len({mark, with_file, fingerprint(config)}) == 3
+
+
+def test_an_edit_reruns_jobs_unless_it_only_shows_them_otherwise(tmp_path):
+    digests = []
+    for name in ("laws/gaps.py", "plotting_exact.py", "report.py", "studies/exact.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("edited")
+        digests.append(digest_of(tmp_path))
+    assert digests[0] == digests[1] == digests[2] != digests[3]
 
 
 # --- isolation ----------------------------------------------------------------------------------------------
