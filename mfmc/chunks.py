@@ -45,6 +45,15 @@ class Chunks:
             return None
         return jax.tree_util.tree_unflatten(structure(), leaves)
 
+    def once(self, function: Callable[..., Any], *arguments: Any, like: Any) -> Any:
+        """`function(*arguments)`, a tree of the kind of `like`: taken from here, else computed and kept here."""
+        own, whole = self.of(function, arguments), np.zeros(1, dtype=int)
+        result = own.read(whole, lambda: jax.tree_util.tree_structure(like))
+        if result is None:
+            result = function(*arguments)
+            own.write(whole, result)
+        return result
+
     def write(self, indices: np.ndarray, result: Any) -> None:
         """Keep a result: under a temporary name until it is on disk, so that no half of it ever counts."""
         path = self._path(indices)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -19,8 +20,12 @@ import pytest
 from mfmc import fingerprint
 from mfmc.chunks import Chunks
 from mfmc.cli import UNFINISHED, main
+from mfmc.config.compose import configured
+from mfmc.lru import estimates
 from mfmc.replication import Replicator
 from mfmc.studies import mean_field
+from mfmc.studies.context import Context
+from mfmc.studies.hit_ratio import hit_ratio_rows
 
 SWEEP = [
     "study=displacement", "workload=single_shot", "capacities=[100]", "accountings=[whole]", "runtime.replications=60",
@@ -168,3 +173,22 @@ def test_memory_that_does_not_suffice_for_one_is_an_error():
 
     with pytest.raises(MemoryError):
         run(None, simulate=starving, notice=lambda line: None)
+
+
+def test_a_finished_replay_is_kept(tmp_path, monkeypatch):
+    """The run is interrupted in its second replay; continued, it computes that one alone, and the same numbers."""
+    settings = configured([*FAST[:1], "workload=single_shot", "runtime.replications=10"])
+    paths = {n: {"whole": SimpleNamespace(reuse_given_path=np.ones(2))} for n in (100, 200)}
+    replay, seen = estimates.replayed_hit_ratio, []
+
+    def interrupted(key, workload, capacities, *arguments, **options):
+        seen.append(capacities[0])
+        if seen == [100, 200]:
+            raise KeyboardInterrupt
+        return replay(key, workload, capacities, *arguments, **options)
+
+    monkeypatch.setattr(estimates, "replayed_hit_ratio", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        hit_ratio_rows(settings, Context(settings, chunks=Chunks(tmp_path)), paths)
+    continued = hit_ratio_rows(settings, Context(settings, chunks=Chunks(tmp_path)), paths)
+    assert seen == [100, 200, 200] and continued == hit_ratio_rows(settings, Context(settings), paths)

@@ -47,6 +47,13 @@ class Context:
         self.say(line)
         self.notes.append(line)
 
+    def once(self, function: Callable[..., Any], *arguments: Any, like: Any) -> Any:
+        """`function(*arguments)`, a tree of arrays of the kind of `like`, not computed again after an interruption.
+
+        What it computes may depend on the settings and the arguments (keys, numbers, texts) alone.
+        """
+        return self.chunks.once(function, *arguments, like=like) if self.chunks else function(*arguments)
+
     @cached_property
     def workload(self) -> Workload:
         """The configured workload at its own capacity, `settings.workload.capacity`."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mfmc.config.schema import Settings
-from mfmc.statistics import deviations, mean
+from mfmc.statistics import Estimate, deviations, mean
 from mfmc.studies.context import Context
 from mfmc.studies.exact import bounds_hold, hit_ratio_theory, refined_words
 from mfmc.studies.result import Check, Result, check
@@ -43,34 +43,41 @@ conversation, so that nothing is censored. A conversation hits whole or not at a
 
 def hit_ratio_rows(config: Settings, context: Context, paths: Paths) -> list[Row]:
     """h(N): limit, refined, exact, the least of (26) or (33), E[R F(tau)] over paths (Lemma D.6), and replay."""
-    from mfmc.lru.estimates import replayed_hit_ratio
-
     rows = []
-    conversations = max(500, 10 * config.runtime.replications)
     with context.progress("LRU replays", sum(len(found) for found in paths.values())) as advance:
         for capacity, by_accounting in paths.items():
             workload = context.workload_at(capacity)
             for accounting, sample in by_accounting.items():
                 estimate = mean(sample.reuse_given_path / workload.profile(accounting).content)
-                replay = replayed_hit_ratio(
-                    context.key("replay", capacity),
-                    workload,
-                    [capacity],
-                    accounting,
-                    conversations=conversations,
-                    replications=_STREAMS,
-                )
+                replay = replayed(config, context, capacity, accounting)
                 rows.append(
                     {
                         "capacity": capacity,
                         "accounting": accounting,
                         **hit_ratio_theory(workload, capacity, accounting),
                         "conditional": _estimate(estimate.value, estimate.standard_error),
-                        "replay": _estimate(replay.estimate[0], replay.standard_error[0]),
+                        "replay": _estimate(replay.value, replay.standard_error),
                     }
                 )
                 advance(1)
     return rows
+
+
+def replayed(config: Settings, context: Context, capacity: int, accounting: str) -> Estimate:
+    """h(N) by LRU replay of independent streams; a finished one survives an interruption of the run."""
+    from mfmc.lru.estimates import replayed_hit_ratio
+
+    workload = context.workload_at(capacity)
+
+    def replay(key: Any, capacity: int, accounting: str, conversations: int) -> Estimate:
+        found = replayed_hit_ratio(
+            key, workload, [capacity], accounting, conversations=conversations, replications=_STREAMS
+        )
+        return Estimate(found.estimate[0], found.standard_error[0])
+
+    conversations = max(500, 10 * config.runtime.replications)
+    key = context.key("replay", capacity)
+    return context.once(replay, key, capacity, accounting, conversations, like=Estimate(0.0, 0.0))
 
 
 def _estimate(value: float, error: float) -> Row:
