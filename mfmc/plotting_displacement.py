@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, DASHES, fitted_slope, label, series
+from mfmc.plotting import COLORS, DASHES, MARKERS, band, fitted_slope, label, series
+from mfmc.statistics import clopper_pearson
 
 _RATES = {
     "mean deviation at a time": (-0.5, "$N^{-1/2}$, proven (19)"),
@@ -54,11 +55,13 @@ def draw_tails(figure: Any, result: Any) -> None:
         for i, capacity in enumerate(found):
             sample = result.arrays[f"{kind}_{capacity}"]
             sample = sample[:, -1] if sample.ndim == 2 else sample
-            probability = np.mean(sample[None, :] > grid[:, None], axis=1)
+            probability, low, high = clopper_pearson(np.sum(sample[None, :] > grid[:, None], axis=1), len(sample))
             seen = probability > 0
-            axis.plot(grid[seen], probability[seen], color=COLORS[i], linestyle="-", label=f"N = {capacity:,}")
+            look = {"color": COLORS[i], "marker": MARKERS[i], "markevery": 6, "markersize": 4}
+            axis.plot(grid[seen], probability[seen], linestyle="-", label=f"N = {capacity:,}", **look)
+            band(axis, grid[seen], low[seen], high[seen], i)
             limit = result.arrays[f"{bound}_{capacity}"]
-            axis.plot(grid[limit <= 3], limit[limit <= 3], color=COLORS[i], linestyle=DASHES[1], linewidth=1)
+            axis.plot(grid[limit <= 3], limit[limit <= 3], linestyle=DASHES[1], linewidth=1, **look)
         axis.set(xscale="log", yscale="log", ylim=(0.3 / len(sample), 3))
         label(
             axis,
@@ -66,7 +69,7 @@ def draw_tails(figure: Any, result: Any) -> None:
             "deviation $\\varepsilon$ (share of N)",
             "probability to exceed $\\varepsilon$" if axis is left else "",
         )
-    left.plot([], [], color="0.3", linestyle="-", linewidth=1, label="simulated")
+    left.plot([], [], color="0.3", linestyle="-", linewidth=1, label="simulated, with 95% band")
     left.plot([], [], color="0.3", linestyle=DASHES[1], linewidth=1, label="the paper's bound")
     left.legend(loc="lower left")
     figure.suptitle("The bounds hold, and are loose by orders of magnitude", x=0.02, ha="left", fontsize=10.5)
@@ -78,7 +81,7 @@ def draw_convergence(figure: Any, result: Any) -> None:
     found = np.array(capacities(result, "sup"), dtype=float)
     rates = {row["quantity"]: row for row in result.summary["rates"] if row.get("accounting") == _first(result)}
     kinds = {"mean sup": ("sup", lambda x: x), "mean deviation at a time": ("deviation", lambda x: x[:, -1])}
-    words = []
+    words, as_square_root = [], True
     for i, (quantity, (kind, pick)) in enumerate(kinds.items()):
         samples = [pick(result.arrays[f"{kind}_{int(c)}"]) for c in found]
         mean = np.array([s.mean() for s in samples])
@@ -87,11 +90,13 @@ def draw_convergence(figure: Any, result: Any) -> None:
         name = quantity + (f": slope {row['slope']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" if row else "")
         series(axes, found, mean, name, i, low=mean - error, high=mean + error)
         if row:
-            words.append(f"{row['slope']:.2f}")
+            words.append(f"{row['slope']:.3f}")
+            as_square_root &= row["low"] <= -0.5 <= row["high"]
         exponent, proven = _RATES[quantity]
         fitted_slope(axes, found, exponent, (found[0], mean[0] * (1.25 if quantity == "mean sup" else 0.8)), proven)
     axes.set(xscale="log", yscale="log")
-    finding = f"Both deviations fall as $N^{{-1/2}}$: slopes {' and '.join(words)}" if words else "Mean deviations"
+    fall = "fall as" if as_square_root else "fall nearly as"
+    finding = f"Both deviations {fall} $N^{{-1/2}}$: slopes {' and '.join(words)}" if words else "Mean deviations"
     label(axes, finding, "memory N (blocks)", "mean deviation of $D_N/N$ from d")
     axes.legend()
 

@@ -14,6 +14,7 @@ from mfmc.studies.exact import passage_theory
 from mfmc.studies.passages import turns_of
 from mfmc.studies.result import Result
 from mfmc.studies.sampling import Paths, sample_paths
+from mfmc.theory.compound_poisson import characteristic_time_cdf
 from mfmc.theory.mean_field import characteristic_time
 
 Row = dict[str, Any]
@@ -74,9 +75,14 @@ def characteristic_time_headlines(context: Context, rows: list[Row]) -> list[str
 
 
 def passage_arrays(context: Context, paths: Paths, accounting: str) -> dict[str, np.ndarray]:
-    """Sampled tau_C(j) / T_C by capacity: [replications, turns]."""
-    out = {}
+    """Sampled tau_C(j) / T_C by capacity, [replications, turns]; the exact cdf of the first turn at `passage_time`."""
+    time = np.linspace(0, 2.5, 126)
+    out = {"passage_time": time}
     for capacity, by_accounting in paths.items():
-        limit = float(characteristic_time(context.workload_at(capacity), capacity, accounting))
-        out[f"passage_{capacity}"] = by_accounting[accounting].passage / limit
+        workload, sample = context.workload_at(capacity), by_accounting[accounting]
+        limit = float(characteristic_time(workload, capacity, accounting))
+        out[f"passage_{capacity}"] = sample.passage / limit
+        out[f"passage_exact_{capacity}"] = characteristic_time_cdf(
+            workload, time * limit, capacity, sample.turns[0], accounting
+        )
     return out
