@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
 
 from ..accounting import access_sizes, histories_from_tokens, running_sum
 from ..errors import InputError
@@ -245,28 +246,24 @@ def narrowest(largest: int) -> Any:
     return np.int32 if largest < 2**31 else np.int64
 
 
-def links(conversation: Integers) -> tuple[Integers, Integers, Integers]:
+def links(conversation: Integers) -> tuple[NDArray, NDArray, NDArray]:
     """previous [n], next [n], and the accesses sorted by conversation, then time; ids as numbered below."""
     n = len(conversation)
-    bits = _index_bits(n)
-    # One flat sort of packed keys: numpy sorts plain integers several times faster than it sorts indices.
-    packed = conversation << bits
-    packed |= np.arange(n)
-    packed.sort()
-    starts = np.flatnonzero(np.diff(packed >> bits, prepend=-1))
-    packed &= (1 << bits) - 1
-    by_conversation = packed
     index = narrowest(n)
+    # Compressing a sparse matrix by rows is a counting sort: stable, and linear in the accesses.
+    cells = conversation.astype(index), np.arange(n, dtype=index)
+    table = coo_array((np.ones(n, np.int8), cells), shape=(int(conversation.max()) + 1, n)).tocsr()
+    by_conversation, edges = table.indices.astype(np.intp), table.indptr
     previous, following = np.empty(n, index), np.empty(n, index)
     previous[by_conversation[1:]] = by_conversation[:-1]
-    previous[by_conversation[starts]] = -1
+    previous[by_conversation[edges[:-1]]] = -1
     following[by_conversation[:-1]] = by_conversation[1:]
-    following[by_conversation[np.append(starts[1:], n) - 1]] = n
+    following[by_conversation[edges[1:] - 1]] = n
     return previous, following, by_conversation
 
 
 def conversation_numbers(conversation: ArrayLike, rows: int) -> Integers:
-    """Ids as numbers from 0 up, so small that an id and a row number fit into one 64-bit key."""
+    """Ids as numbers from 0 up, not many more than there are rows."""
     ids = np.asarray(conversation)
     if ids.shape != (rows,):
         raise InputError(f"conversation has shape {ids.shape}, expected ({rows},) like time")
@@ -277,14 +274,10 @@ def conversation_numbers(conversation: ArrayLike, rows: int) -> Integers:
             np.isfinite(ids) & (ids == np.floor(ids)),
             "expected a whole number or a string",
         )
-    if ids.dtype.kind in "iu" and int(ids.max()) - int(ids.min()) < 1 << (62 - _index_bits(rows)):
+    if ids.dtype.kind in "iu" and int(ids.max()) - int(ids.min()) < 16 * rows:
         wide = ids if ids.dtype.kind == "u" else ids.astype(np.int64, copy=False)
         return (wide - wide.min()).astype(np.int64, copy=False)
     return np.unique(ids, return_inverse=True)[1].astype(np.int64, copy=False)
-
-
-def _index_bits(rows: int) -> int:
-    return max(rows - 1, 1).bit_length()
 
 
 def _checked(name: str, values: ArrayLike, row: Integers, least: int) -> Integers:
