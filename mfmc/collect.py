@@ -110,7 +110,7 @@ def collect(sweep: str | os.PathLike) -> Collected:
         chosen = {key: overrides[key] for key in swept if key in overrides}
         jobs.append(Job(number, folder, chosen, *status_of(folder)))
         if (folder / RESULT).is_file():
-            for path in sorted(folder.glob("*.csv")):
+            for path in sorted(folder.glob("*.csv"), key=lambda path: (path.stem != "table", path.stem)):
                 rows = [{"job": number, **_parsed(chosen), **row} for row in read_table(path)]
                 tables.setdefault(path.stem, []).extend(rows)
     experiment = planned[0].get("experiment") if planned else None

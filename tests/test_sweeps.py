@@ -58,6 +58,7 @@ def numbers(sweep: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("name", compose.options("experiment"))
 def test_an_experiment_is_a_sweep_of_valid_jobs_with_figures(name, here):
     """Every job's settings are checked and its workload is built; nothing is computed."""
+    compose.store_schema()
     with hydra.initialize_config_dir(str(compose.conf_folder()), version_base="1.3"):
         plan = hydra.compose(compose.NAME, [f"experiment={name}"], return_hydra_config=True).hydra
     assert plan.mode.name == "MULTIRUN" and name in FIGURES
@@ -101,7 +102,9 @@ def test_without_pyarrow_the_report_says_so(here, monkeypatch):
 def test_figures_of_scaling_and_bounds_are_drawn_from_rows(here):
     rows = [
         {"workload": w, "capacity": n, "accounting": "whole", "mean_field": 0.4, "exact": 0.4 - 3 / n,
-         "refined": 0.4 - 3.1 / n, "conditional_standard_error": 1e-3, "epsilon": e, "bound": 1.0, "estimate": 0.1}
+         "refined": 0.4 - 3.1 / n, "conditional_estimate": 0.4, "conditional_standard_error": 1e-3,
+         "replay_estimate": 0.39, "replay_standard_error": 1e-3, "epsilon": e, "bound": 1 - 3 / n, "estimate": 0.1,
+         "low": 0.05, "high": 0.2}
         for w in ("scm", "sharegpt") for n in (100, 1000) for e in (0.1, 0.2)
     ]  # fmt: skip
     rates = [{"workload": "scm", "quantity": "mean sup", "slope": -0.5, "low": -0.52, "high": -0.47}]
