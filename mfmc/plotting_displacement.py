@@ -45,7 +45,7 @@ def draw_paths(figure: Any, result: Any) -> None:
 def draw_tails(figure: Any, result: Any) -> None:
     """P(deviation > epsilon) against epsilon with the bounds (16) and (17), one curve per capacity, log-log."""
     grid = result.arrays["epsilon_grid"]
-    figure.set_size_inches(8.4, 3.9)
+    figure.set_size_inches(8.4, 4.3)
     left, right = figure.subplots(1, 2, sharey=True)
     found = capacities(result, "sup")
     for axis, kind, bound, what in (
@@ -71,7 +71,7 @@ def draw_tails(figure: Any, result: Any) -> None:
         )
     left.plot([], [], color="0.3", linestyle="-", linewidth=1, label="simulated, with 95% band")
     left.plot([], [], color="0.3", linestyle=DASHES[1], linewidth=1, label="the paper's bound")
-    left.legend(loc="lower left")
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.suptitle("The bounds hold, and are loose by orders of magnitude", x=0.02, ha="left", fontsize=10.5)
 
 
