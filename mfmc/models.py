@@ -15,12 +15,14 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mfmc.defaults import conf_folder
 from mfmc.errors import InputError
 
 #: Bytes of an element of the cache.
@@ -249,3 +251,21 @@ def _whole(values: dict[str, Any], path: str | Path, name: str, default: int | N
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"model.config={path}: {name} is {value!r}, expected a whole number of at least 1")
     return value
+
+
+def named(name: str, **changes: Any) -> KVModel:
+    """A model of conf/model, `model=NAME` of the command line: named("qwen3_8b", dtype="fp8").
+
+    `changes`: fields of `KVModel`. Raises InputError, with the names that there are, for an unknown one.
+    """
+    import yaml
+
+    files = {path.stem: path for path in sorted((conf_folder() / "model").glob("*.yaml"))}
+    if name not in files:
+        near = get_close_matches(str(name), files, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"model {name!r} is unknown: choose one of {', '.join(files)}{hint}")
+    fields = yaml.safe_load(files[name].read_text(encoding="utf-8"))
+    fields["layers"] = tuple(Layers(**group) for group in fields["layers"])
+    del fields["config"]  # the layers are given
+    return KVModel(**({key: value for key, value in fields.items() if value is not None} | changes))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ACCOUNTINGS = ("token", "practical", "whole")
 LAWS = {
+    "size_weighted": "gaps by blocks",
     "kaplan_meier": "Kaplan-Meier",
     "empirical": "gaps seen",
     "posterior": "exponential, mean seen",
@@ -55,9 +56,9 @@ def hit_ratio(figure: Figure, result: Result) -> None:
 
 
 def _finding(result: Result) -> str:
-    rows = [row for row in result.tables["table"] if row.get("relative_error") is not None]
+    rows = [row for row in result.summary["estimates"] if row.get("relative_error") is not None]
     if not rows:
-        row = result.tables["table"][-1]
+        row = result.summary["estimates"][-1]
         return f"{row['capacity']:,} blocks will serve {row['hit_ratio']:.1%} of what is looked up"
     errors = [row["absolute_error"] for row in rows]
     within = f"{max(errors):.3f} of the replay at {len(rows)} memories"
@@ -75,7 +76,7 @@ def gap_laws(figure: Figure, result: Result) -> None:
     times = arrays["law_times"]
     for i, name in enumerate(names):
         axes.plot(times, arrays[f"law_{name}"], color=COLORS[i], linestyle=DASHES[i], label=LAWS[name])
-    read = [row["characteristic_time"] for row in result.tables["table"]]
+    read = [row["characteristic_time"] for row in result.summary["estimates"]]
     inside = [t for t in read if times[0] <= t <= times[-1]]
     axes.plot(
         inside,

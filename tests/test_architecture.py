@@ -31,7 +31,7 @@ LAYERS = (
 OPTIONAL = {
     "hydra": ("cli", "config"),
     "omegaconf": ("cli", "config"),
-    "yaml": ("config",),
+    "yaml": ("config", "models"),
     "matplotlib": ("plotting",),
     "rich": ("progress", "report"),
     "numba": ("lru", "eviction", "traces"),

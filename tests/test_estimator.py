@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,12 +19,16 @@ from mfmc.estimator import (
     partial_workload,
 )
 from mfmc.estimator.bootstrap import interval
-from mfmc.estimator.gap_laws import condensed
+from mfmc.estimator.gap_laws import condensed, size_weighted
+from mfmc.laws.blocks import ConstantBlocks
 from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps
 from mfmc.laws.recorded import RecordedConversations
-from mfmc.lru import hit_ratio_curve
+from mfmc.laws.turns import GeometricTurns
+from mfmc.lru import hit_ratio_curve, sample_accesses
+from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
-from mfmc.traces.table import ConversationTable
+from mfmc.traces.table import COLUMNS, SHRUNK, ConversationTable, Gaps, Trace
+from mfmc.workload import Workload
 
 PAPER = {"accessed_blocks": 38.9092, "hashable_blocks": 22.5178, "mean_lifetime_blocks": 12.9220}
 
@@ -127,7 +132,7 @@ def test_the_estimate_against_a_replay_of_the_same_trace(estimator):
     curve = hit_ratio_curve(estimator.trace.accesses(64), "token", eviction="block")
     for capacity in (1500, 4000):
         found = estimator.estimate(capacity)
-        assert found.accounting == "token" and found.law == "kaplan_meier"
+        assert found.accounting == "token" and found.law == "size_weighted"
         assert found.low < found.hit_ratio < found.high
         assert found.hit_ratio == pytest.approx(float(curve.hit_ratio(capacity)), rel=0.06)
 
@@ -135,7 +140,7 @@ def test_the_estimate_against_a_replay_of_the_same_trace(estimator):
 def test_laws_agree_with_the_truth_that_they_estimate(estimator):
     values = [
         estimator.estimate(1500, "token", law).hit_ratio
-        for law in ("kaplan_meier", "empirical", "posterior", "prior")
+        for law in ("size_weighted", "kaplan_meier", "empirical", "posterior", "prior")
     ]
     assert np.ptp(values) < 0.03
 
@@ -169,9 +174,53 @@ def test_the_finite_size_correction_fades_like_one_over_n():
         scaled = TraceEstimator(
             trace, 64, arrival_rate=2.0 * factor, prior=ExponentialGaps(60.0), replicates=0
         )
-        corrections.append(scaled.finite_size_correction(600 * factor, "token", "prior"))
-    assert 1e-4 < abs(corrections[0]) < 0.02
+        corrections.append(scaled.finite_size_correction(200 * factor, "token", "prior"))
+    assert 1e-5 < abs(corrections[0]) < 0.02
     assert corrections[0] / corrections[1] == pytest.approx(8, rel=0.15)
+
+
+def test_the_exact_law_of_either_eviction_against_replays():
+    workload = Workload(1.0, ExponentialGaps(20.0), GeometricTurns(0.7), ConstantBlocks(3, 4))
+    evictions = ("block", "conversation")
+    found = []
+    for key in range(4):
+        stream = sample_accesses(jax.random.key(key), workload, 150, conversations=6000)
+        found.append([float(hit_ratio_curve(stream, "whole", eviction=name).hit_ratio(150)) for name in evictions])
+    exact = [hit_ratio_exact(workload, 150, eviction=name) for name in evictions]
+    assert np.all(np.abs(np.mean(found, axis=0) - exact) < 5 * np.std(found, axis=0, ddof=1) / 2)
+    gained = -np.diff(found, axis=1).ravel()  # of the same stream: the noise of arrivals cancels
+    error = gained.std(ddof=1) / 2
+    assert abs(gained.mean() - (exact[0] - exact[1])) < 5 * error
+    assert gained.mean() > 5 * error  # the mutant: one law for both
+
+
+def test_gaps_weighed_by_the_blocks_that_wait():
+    seconds, blocks = np.array([1.0, 2.0, 2.0, 9.0]), np.array([1, 1, 2, 4])
+    none = np.zeros(4, dtype=bool)
+    found = size_weighted(Gaps(seconds, none, np.arange(4), np.ones(4), ~none, 64 * blocks + 5), 64)
+    assert np.allclose(found.cdf(np.array([1.0, 2.0, 9.0])), [1 / 8, 4 / 8, 1.0])
+    assert size_weighted(Gaps(seconds, none, np.arange(4), np.ones(4), ~none, 0 * blocks + 5), 64) is None
+
+
+def test_a_given_rate_counts_conversations_of_the_file():
+    trace = synthetic_trace(ExponentialGaps(60.0), 2.0, 300)
+    columns = {name: trace.column(name).copy() for name in COLUMNS}
+    last = np.append(columns["turn"][1:] == 1, True)
+    columns["context"][last & (columns["turn"] > 1)] = SHRUNK  # those begin anew for the cache
+    shrunk = Trace.from_columns(columns, format="test")
+    share = np.count_nonzero(columns["context"] == SHRUNK) / 300
+    rates = [TraceEstimator(t, 64, arrival_rate=3.0, replicates=0).arrival_rate for t in (trace, shrunk)]
+    assert rates == pytest.approx([3.0, 3.0 * (1 + share)]) and share > 0.5
+
+
+def test_conversations_placed_several_times_over():
+    trace = synthetic_trace(ExponentialGaps(60.0), 2.0, 200)
+    trace.clock = "per conversation"
+    placed = trace.placed(0.5, seed=1, rounds=3)
+    assert len(placed) == 3 * len(trace) and placed.lengths.tolist() == 3 * trace.lengths.tolist()
+    assert abs(placed.arrival_rate() / 0.5 - 1) < 5 / np.sqrt(600)
+    gaps = [np.diff(t.submitted_at)[t.turn[1:] > 1] for t in (trace, placed)]
+    assert np.allclose(np.tile(gaps[0], 3), gaps[1])
 
 
 def test_what_is_missing_is_said():
@@ -182,5 +231,5 @@ def test_what_is_missing_is_said():
     trace.clock = "none"
     with pytest.raises(InputError, match="give the arrival rate"):
         estimate_hit_ratio(trace, 100)
-    with pytest.raises(InputError, match="give a gap law"):
+    with pytest.raises(InputError, match="has no gap above 0 s"):
         estimate_hit_ratio(trace, 100, arrival_rate=1.0)

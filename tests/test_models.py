@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 
-from mfmc.config.compose import conf_folder
 from mfmc.config.convert import convert
 from mfmc.config.known import read_mapping
 from mfmc.config.model import ModelSection, build_model
+from mfmc.defaults import conf_folder
 from mfmc.errors import InputError
-from mfmc.models import GIB, KVModel, Layers
+from mfmc.models import GIB, KVModel, Layers, named
 
 TOKEN_BYTES = {  # 2 x layers x KV heads x head dimension x 2 bytes; a latent model: layers x (512 + 64) x 2
     "qwen3_8b": 147_456,
@@ -42,6 +42,9 @@ def test_bytes_of_a_token(name):
 def test_every_model_of_conf_can_be_built():
     for path in (conf_folder() / "model").glob("*.yaml"):
         assert configured(path.stem).token_bytes > 0
+        assert named(path.stem, dtype="fp8") == configured(path.stem, dtype="fp8")
+    with pytest.raises(InputError, match=r"model 'qwen3-8b' is unknown: choose one of .* did you mean qwen3_8b"):
+        named("qwen3-8b")
 
 
 def test_the_papers_block_and_capacity():

@@ -109,7 +109,7 @@ def test_an_estimate_has_its_interval_its_error_and_the_exact_value(here, turns_
         "estimate.replicates=100",
         "estimate.gap_mean=60",
     )
-    assert summary["accounting"] == "token" and summary["law"] == "kaplan_meier"
+    assert summary["accounting"] == "token" and summary["law"] == "size_weighted"
     assert summary["continues"] > summary["continues_seen"]
     for row in summary["estimates"]:
         assert row["low"] < row["hit_ratio"] < row["high"]
@@ -117,7 +117,7 @@ def test_an_estimate_has_its_interval_its_error_and_the_exact_value(here, turns_
         assert row["relative_error"] == pytest.approx(row["absolute_error"] / row["replayed"])
         assert row["relative_error"] < 0.25 and abs(row["exact"] - row["hit_ratio"]) < 0.02
     kinds = {(row["accounting"], row["law"]) for row in summary["all_estimates"]}
-    assert len(kinds) == 3 * 4
+    assert len(kinds) == 3 * 5
 
 
 def test_a_plan_reaches_its_targets(here, turns_file):

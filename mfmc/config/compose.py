@@ -13,18 +13,10 @@ from mfmc import studies
 from mfmc.config.convert import convert, keys_of, unknown_setting
 from mfmc.config.schema import Settings
 from mfmc.config.workload import WorkloadSection, settle_kinds
+from mfmc.defaults import conf_folder
 from mfmc.errors import InputError
 
 NAME = "config"
-
-
-def conf_folder() -> Path:
-    """The folder conf/: inside the package after an install, beside it in a checkout."""
-    package = Path(__file__).resolve().parents[1]
-    for folder in (package / "conf", package.parent / "conf"):
-        if (folder / f"{NAME}.yaml").is_file():
-            return folder
-    raise InputError("mfmc is installed without its conf/ folder; install it again with pip")
 
 
 def store_schema() -> None:

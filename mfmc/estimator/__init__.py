@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mfmc.estimator.estimate import Estimate, TraceEstimator, estimate_hit_ratio
+from mfmc.estimator.estimate import Estimate, NoGaps, TraceEstimator, estimate_hit_ratio
 from mfmc.estimator.gap_laws import empirical, kaplan_meier
 from mfmc.estimator.moments import ConversationSums, Moments, PartialWorkload, partial_workload
 
@@ -10,6 +10,7 @@ __all__ = [
     "ConversationSums",
     "Estimate",
     "Moments",
+    "NoGaps",
     "PartialWorkload",
     "TraceEstimator",
     "empirical",

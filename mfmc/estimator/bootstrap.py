@@ -1,10 +1,10 @@
 """Bootstrap over conversations: how far the estimate would move had other conversations come.
 
-Conversations are resampled with replacement, the sizes with their conversation and so are its gaps. Of a
-large trace they are first put into `UNITS` groups at random, which are then resampled: sums of independent
-conversations vary alike. Of a very large one `MOST_CONVERSATIONS` are taken, and as many drawn of them as the
-trace has (the bag of little bootstraps, Kleiner et al. 2014). F is taken on a grid of quantiles, where only differences between replicates matter;
-the interval is put around the estimate made with the full law.
+Conversations are resampled with replacement, the sizes with their conversation and so are its gaps. Of a large
+trace they are first put into `UNITS` groups at random, which are then resampled: sums of independent conversations
+vary alike. Of a very large one `MOST_CONVERSATIONS` are taken, and as many drawn of them as the trace has (the bag
+of little bootstraps, Kleiner et al. 2014). F is taken on a grid of quantiles, where only differences between
+replicates matter; the interval is put around the estimate made with the full law.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ LEVEL = 0.95
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Sums over resampling units: [units] each; `blocks[accounting]` [units, 3]; `ended`, `cut` [units,
-    grid]: gaps that ended, and waits that the file cut, in each cell (grid[k], grid[k+1]]. scale:
-    conversations of the trace for each that is in a unit.
+    """Sums over resampling units: [units] each; `blocks[accounting]` [units, 3]; `waits`, `weighted` [2, units,
+    grid]: gaps that ended, and waits that the file cut, in each cell (grid[k], grid[k+1]], counted and
+    weighted by the tokens of the prompt before. scale: conversations of the trace for each that is in a unit.
     """
 
     conversations: np.ndarray
     blocks: dict[str, np.ndarray]
     grid: np.ndarray
-    ended: np.ndarray
-    cut: np.ndarray
+    waits: np.ndarray
+    weighted: np.ndarray
     scale: float
 
     @classmethod
@@ -55,15 +55,16 @@ class Units:
         units, width = min(taken, UNITS), grid.size - 1
         unit_of = np.full(people, -1, dtype=np.int32)
         unit_of[rng.permutation(people)[:taken]] = np.arange(taken) % units
-        counts, lock = np.zeros(units * 2 * (width + 1), dtype=np.int64), Lock()
+        counts, lock = np.zeros((2, 2 * units * (width + 1))), Lock()
 
         def count(part: slice) -> None:
             unit = unit_of[gaps.conversation[part]]
             use = unit >= 0
             # A wait cut beyond the last gap is at risk of all of them: cell `width`.
             cell = np.searchsorted(grid[1:], gaps.seconds[part][use], side="left")
-            cell += (2 * unit[use] + gaps.censored[part][use]) * (width + 1)
-            found = np.bincount(cell, minlength=counts.size)
+            cell += (units * gaps.censored[part][use] + unit[use]) * (width + 1)
+            size = gaps.prompt_tokens[part][use]
+            found = [np.bincount(cell, weight, minlength=counts.shape[1]) for weight in (None, size)]
             with lock:
                 np.add(counts, found, out=counts)
 
@@ -72,13 +73,13 @@ class Units:
         if taken < people:
             blocks = {name: sums[:, unit >= 0] for name, sums in blocks.items()}
             unit = unit[unit >= 0]
-        ended, cut = counts.reshape(units, 2, width + 1).swapaxes(0, 1).astype(float)
+        waits, weighted = counts.reshape(2, 2, units, width + 1)
         summed = {
             name: np.stack([np.bincount(unit, column, minlength=units) for column in sums], axis=1)
             for name, sums in blocks.items()
         }
         conversations = np.bincount(unit, minlength=units).astype(float)
-        return cls(conversations, summed, grid, ended, cut, people / taken)
+        return cls(conversations, summed, grid, waits, weighted, people / taken)
 
     def weights(self, replicates: int, rng: np.random.Generator) -> np.ndarray:
         """[replicates + 1, units]: how often each unit is drawn; in row 0 once each, which is the trace."""
@@ -103,8 +104,8 @@ class Replicates:
     def of(
         cls, units: Units, weights: np.ndarray, accounting: str, arrival_rate: np.ndarray, law: str | Any
     ) -> Replicates:
-        """`law`: "empirical", "kaplan_meier", "posterior" (exponential of each resample's mean gap), or a gap
-        law that is not resampled.
+        """`law`: "empirical", "kaplan_meier", "size_weighted", "posterior" (exponential of each resample's mean
+        gap), or a gap law that is not resampled.
         """
         count = weights @ units.conversations
         allocated, reusable, content = (weights @ units.blocks[accounting] / count[:, None]).T
@@ -146,8 +147,8 @@ def interval(estimate: float, resampled: np.ndarray, level: float = LEVEL) -> tu
 
 def _laws(units: Units, weights: np.ndarray, law: Any) -> tuple[np.ndarray, np.ndarray]:
     """(grid, F on it per resample)."""
-    if law == "empirical" or law == "kaplan_meier":
-        ended, cut = weights @ units.ended, weights @ units.cut
+    if law in ("empirical", "kaplan_meier", "size_weighted"):
+        ended, cut = weights @ (units.weighted if law == "size_weighted" else units.waits)
         if law == "empirical":
             ended = ended[:, :-1]
             heights = np.cumsum(ended, axis=1) / ended.sum(axis=1, keepdims=True)
@@ -160,7 +161,7 @@ def _laws(units: Units, weights: np.ndarray, law: Any) -> tuple[np.ndarray, np.n
             heights = (1 - survival) / np.maximum(1 - survival[:, -1:], 1e-12)
         return units.grid, np.concatenate([np.zeros((len(weights), 1)), heights], axis=1)
     if law == "posterior":
-        ended = (weights @ units.ended)[:, :-1]
+        ended = (weights @ units.waits[0])[:, :-1]
         middle = (units.grid[1:] + units.grid[:-1]) / 2
         means = ended @ middle / ended.sum(axis=1)
         grid = ExponentialGaps(float(means[0])).quantile(np.linspace(0, 1 - 1e-6, GRID))

@@ -2,8 +2,9 @@
 
 The token-exact accounting is the default: the practical model (33) counts one unhashable tail block a turn
 that no list of blocks can have (THEORY B9), and on ShareGPT lengths is 7 to 12 % off a literal replay where
-the token-exact one, from the same data, is about 1 % off. The default law of the gap is Kaplan and Meier's
-where the file's end cuts gaps, else the raw one.
+the token-exact one, from the same data, is about 1 % off. The default law of the gap weighs every gap with the
+blocks that wait for its end, so that it holds where gaps and sizes depend on each other, and is corrected for
+the waits that the file's end cuts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from mfmc.errors import InputError
 from mfmc.estimator.bootstrap import GRID, Replicates, Units, interval
-from mfmc.estimator.gap_laws import KaplanMeier, SeenGaps, condensed, usable_gaps
+from mfmc.estimator.gap_laws import KaplanMeier, SeenGaps, condensed, size_weighted, usable_gaps
 from mfmc.estimator.moments import ConversationSums, PartialWorkload
 from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps
 from mfmc.laws.recorded import RecordedConversations
@@ -25,11 +26,15 @@ from mfmc.traces.table import Trace
 from mfmc.traces.threads import on_cores
 from mfmc.workload import Workload
 
-LAWS = ("kaplan_meier", "empirical", "posterior", "prior")
+LAWS = ("size_weighted", "kaplan_meier", "empirical", "posterior", "prior")
 DEFAULT_ACCOUNTING = "token"
-#: The exact law is computed up to so many turns a conversation and distinct sizes: beyond, its tables take
-#: minutes.
-EXACT_TURNS, EXACT_SIZE, EXACT_KNOTS, EXACT_CONVERSATIONS = 150, 20_000, 128, 20_000
+#: The exact law is computed where the most turns times the most blocks of a conversation are no more: one
+#: value takes half a minute there.
+EXACT_CELLS, EXACT_KNOTS, EXACT_CONVERSATIONS = 2_000_000, 128, 20_000
+
+
+class NoGaps(InputError):
+    """A trace without gaps to take a law from, and no law given."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class TraceEstimator:
     """All that is estimated from one trace; every figure is computed when asked for, once.
 
     trace: canonical turns. block_tokens: tokens of a block. minimum_turns: leave out shorter conversations
-    (the paper takes 2). arrival_rate: conversations per second, by default the trace's own. prior: a gap law
+    (the paper takes 2). arrival_rate: conversations of the file per second, by default its own. prior: a gap law
     that is believed beforehand, beside those that the trace gives. replicates: bootstrap resamples, 0 for
     none.
     """
@@ -75,17 +80,24 @@ class TraceEstimator:
         self.measured_rate = arrival_rate is None
         if arrival_rate is None and trace.clock != "shared":
             trace.window  # noqa: B018  (refused, with the reason)
-        self.arrival_rate = trace.arrival_rate(minimum_turns) if arrival_rate is None else arrival_rate
+        self.conversation_rate = arrival_rate
+        if arrival_rate is None:
+            self.arrival_rate = trace.arrival_rate(minimum_turns)
+        else:  # a conversation of the file is several for the cache where its prompts shrink
+            owners = trace.owners(minimum_turns)
+            self.arrival_rate = arrival_rate * owners.size / (np.count_nonzero(np.diff(owners)) + 1)
         self.gaps = usable_gaps(trace.gaps())
         self.prior = prior
         self.replicates = replicates
         self._seed = seed
         on_cores(lambda name: getattr(self, name), ("sums", "seen"))
-        if not self.laws:
+        if self.sums.moments("whole").reusable == 0:
             raise InputError(
-                f"{trace.format} has no gap between two turns of which the second keeps the first:"
-                " give a gap law (gap_mean or gaps)"
+                f"{trace.format}: no prompt continues an earlier one of its conversation, so there is nothing to"
+                " reuse: the hit ratio is 0 in every memory"
             )
+        if not self.laws:
+            raise NoGaps(f"{trace.format} has no gap above 0 s before a turn that keeps the one before")
 
     @cached_property
     def sums(self) -> ConversationSums:
@@ -109,6 +121,9 @@ class TraceEstimator:
     def laws(self) -> dict[str, Any]:
         """Name -> law of the gap, the recommended one first: of LAWS, those that there are."""
         found: dict[str, Any] = {}
+        weighted = size_weighted(self.gaps, self.block_tokens)
+        if weighted is not None:
+            found["size_weighted"] = weighted
         if self.kaplan_meier is not None:
             found["kaplan_meier"] = self.kaplan_meier.law
         if self.seen is not None:
@@ -202,15 +217,14 @@ class TraceEstimator:
     def exact_refused(self) -> str | None:
         """Why the exact law is not computed for this trace, or None."""
         most_turns = int(self.sums.turns.max())
-        largest = int(max(sums[2].max() for sums in self.sums.blocks.values()))
-        if most_turns > EXACT_TURNS:
-            return f"conversations of up to {most_turns:,} turns (limit {EXACT_TURNS:,})"
-        if largest > EXACT_SIZE * most_turns:
-            return f"contexts of more than {EXACT_SIZE:,} blocks"
+        largest = int(self.sums.blocks["whole"][0].max())
+        if most_turns * largest > EXACT_CELLS:
+            return f"conversations of up to {most_turns:,} turns and {largest:,} blocks (it would take minutes)"
         return None
 
     def finite_size_correction(self, capacity: float, accounting: str, law: str | None = None) -> float:
-        """Exact h(N) minus its mean field, for this trace's conversations and at most 128 points of F.
+        """Exact h(N) minus its mean field, for this trace's conversations and at most 128 points of F; blocks
+        of a content leave one by one, the deepest first, as a cache of blocks has it.
 
         Raises InputError where `exact_refused` says why not.
         """
@@ -228,7 +242,8 @@ def finite_size_correction(workload: Workload, capacity: float, accounting: str)
     """h(N) - h_inf: what the mean field misses at this N (THEORY B4)."""
     from mfmc.theory.compound_poisson import hit_ratio_exact
 
-    return float(hit_ratio_exact(workload, capacity, accounting) - hit_ratio(workload, capacity, accounting))
+    exact = hit_ratio_exact(workload, capacity, accounting, eviction="block")
+    return float(exact - hit_ratio(workload, capacity, accounting))
 
 
 def estimate_hit_ratio(

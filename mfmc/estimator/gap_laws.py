@@ -24,6 +24,8 @@ from mfmc.traces.table import Gaps, Trace
 
 #: F is kept at so many of its points and joined by lines: an error of F of about 1/32768.
 MOST_KNOTS = 1 << 15
+#: Gaps from which the law of blocks' gaps is taken.
+MOST_WEIGHTED = 1 << 20
 #: Points of F that are kept where the exact law integrates between each two of them.
 SIMULATION_KNOTS = 256
 #: Of a file that cuts gaps, S is not followed to where fewer turns than this were watched: one gap would
@@ -56,17 +58,20 @@ class SeenGaps:
 
     values: float64 [n], increasing. ended: [n] gaps that ended in (values[i - 1], values[i]]. cut: [n] waits
     that the file's end cut below values[i]. waits: gaps and cut waits in all. mean: of the gaps, in seconds.
+    All counts are of weights where gaps have weights.
     """
 
     values: np.ndarray
     ended: np.ndarray
     cut: np.ndarray
-    waits: int
+    waits: float
     mean: float
 
     @classmethod
-    def of(cls, seconds: np.ndarray, censored: np.ndarray) -> SeenGaps:
-        """From float64 [n] and bool [n]. Raises InputError where no gap is above 0."""
+    def of(cls, seconds: np.ndarray, censored: np.ndarray, weights: np.ndarray | None = None) -> SeenGaps:
+        """From float64 [n], bool [n] and perhaps weights of mean 1. Raises InputError where no gap is above
+        0.
+        """
         ordered = np.sort(seconds[~censored])
         if not ordered.size or ordered[-1] <= 0:
             raise InputError(
@@ -74,14 +79,21 @@ class SeenGaps:
                 " (gap_mean or gaps)"
             )
         values = _knots(ordered)
-        ended = np.diff(np.searchsorted(ordered, values, side="right"), prepend=0)
-        cut = np.searchsorted(np.sort(seconds[censored]), values, side="left")
-        return cls(values, ended, cut, seconds.size, float(ordered.mean()))
+        if weights is None:
+            ended = np.diff(np.searchsorted(ordered, values, side="right"), prepend=0)
+            cut = np.searchsorted(np.sort(seconds[censored]), values, side="left")
+            return cls(values, ended, cut, seconds.size, float(ordered.mean()))
+        seen, size = ~censored, values.size
+        ended = np.bincount(np.searchsorted(values, seconds[seen], side="left"), weights[seen], minlength=size)
+        left = np.searchsorted(values, seconds[censored], side="right")
+        cut = np.cumsum(np.bincount(left, weights[censored], minlength=size + 1))[:size]
+        mean = float(seconds[seen] @ weights[seen] / weights[seen].sum())
+        return cls(values, ended, cut, float(weights.sum()), mean)
 
     @property
-    def count(self) -> int:
+    def count(self) -> float:
         """Gaps that ended."""
-        return int(self.ended.sum())
+        return float(self.ended.sum())
 
     def quantiles(self, levels: np.ndarray) -> np.ndarray:
         """The smallest values that at least the share `levels` of the gaps does not exceed."""
@@ -95,15 +107,32 @@ class SeenGaps:
         """F corrected for the waits that were cut."""
         values, ended = self.values, self.ended
         at_risk = self.waits - (np.cumsum(ended) - ended) - self.cut
-        if self.waits > self.count:
+        if self.cut[-1] > 0 or self.waits > self.count * (1 + 1e-9):
             followed = max(int(np.searchsorted(-at_risk, -FEWEST_AT_RISK, side="right")), 1)
             if values[followed - 1] == 0:  # zeros alone are no law
                 followed = 2
             values, ended, at_risk = values[:followed], ended[:followed], at_risk[:followed]
-        survival = np.cumprod(1 - ended / at_risk)
+        survival = np.cumprod(1 - np.minimum(ended / at_risk, 1))
         return KaplanMeier(
             EmpiricalGaps.from_cdf(values, 1 - survival), float(1 - survival[-1]), self.count / self.waits
         )
+
+
+def size_weighted(gaps: Gaps, block_tokens: int) -> EmpiricalGaps | None:
+    """F of a reusable block's gap: every gap counts with the full blocks of the prompt before it.
+
+    E[sum_{j<M} reuse_j 1{W_j <= t}] / A_H, which is what displacement and hits see (the mean field of THEORY
+    B3 without its assumption that gaps ignore sizes); corrected for cut waits as Kaplan and Meier's. Of
+    very many gaps, from every k-th. None where no gap above 0 follows a full block.
+    """
+    every = max(1, gaps.seconds.size // MOST_WEIGHTED)
+    seconds, censored = gaps.seconds[::every], gaps.censored[::every]
+    weights = (gaps.prompt_tokens[::every] // block_tokens).astype(float)
+    use = weights > 0
+    if not np.any(use & ~censored & (seconds > 0)):
+        return None
+    seconds, censored, weights = seconds[use], censored[use], weights[use]
+    return SeenGaps.of(seconds, censored, weights / weights.mean()).kaplan_meier().law
 
 
 def _knots(ordered: np.ndarray) -> np.ndarray:

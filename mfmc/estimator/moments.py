@@ -6,6 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -148,7 +149,7 @@ class ConversationSums:
             turns = slice(ends[low] - lengths[low], ends[high - 1])
             tokens[low:high], blocks[..., low:high] = _sums(total[turns], lengths[low:high], block_tokens)
 
-        on_cores(lambda place: fill(*place), zip(bounds, bounds[1:]))
+        on_cores(lambda place: fill(*place), pairwise(bounds))
         return cls(dict(zip(ACCOUNTINGS, blocks)), tokens, lengths.astype(float), block_tokens)
 
     def moments(self, accounting: str) -> Moments:

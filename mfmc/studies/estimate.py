@@ -4,6 +4,7 @@ error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ from mfmc.config.schema import Settings
 from mfmc.config.trace import TraceSection, load_trace
 from mfmc.config.workload import GapsSection, build_law
 from mfmc.errors import InputError
-from mfmc.estimator import TraceEstimator, partial_workload
+from mfmc.estimator import NoGaps, TraceEstimator, partial_workload
 from mfmc.laws.gaps import ExponentialGaps
 from mfmc.studies.context import Context
 from mfmc.studies.replays import Replayed, replay_trace
@@ -167,7 +168,7 @@ def moments_of(workload: Workload) -> dict[str, Row]:
     return found
 
 
-def curve_capacities(capacities: list[int]) -> np.ndarray:
+def curve_capacities(capacities: Sequence[float]) -> np.ndarray:
     """Capacities for a curve, evenly in logarithms, a little past those asked for on both sides."""
     low, high = min(capacities) / 4, max(capacities) * 4
     return np.unique(np.round(np.geomspace(max(low, 1), high, CURVE_POINTS)).astype(np.int64))
@@ -212,15 +213,18 @@ def trace_estimator(
         raise InputError(
             f"{section.path} has no common clock, so no arrival process can be read from it: give {key}.arrival_rate"
         )
-    return TraceEstimator(
-        trace,
-        section.block_tokens,
-        minimum_turns=section.minimum_turns,
-        arrival_rate=known.arrival_rate,
-        prior=prior_law(known, key),
-        replicates=replicates,
-        seed=context.settings.runtime.seed,
-    )
+    try:
+        return TraceEstimator(
+            trace,
+            section.block_tokens,
+            minimum_turns=section.minimum_turns,
+            arrival_rate=known.arrival_rate,
+            prior=prior_law(known, key),
+            replicates=replicates,
+            seed=context.settings.runtime.seed,
+        )
+    except NoGaps as error:
+        raise InputError(f"{section.path}: {error}: give a gap law, {key}.gap_mean=SECONDS or {key}.gaps") from error
 
 
 def from_trace(config: Config, context: Context) -> Result:
@@ -254,6 +258,7 @@ def from_trace(config: Config, context: Context) -> Result:
             "turns": int(estimator.sums.turns.sum()),
             "block_tokens": config.trace.block_tokens,
             "arrival_rate": float(estimator.arrival_rate),
+            "arrival_rate_given": known.arrival_rate,
             "accounting": chosen,
             "law": law,
             "mean_gaps": {name: float(entry.mean) for name, entry in estimator.laws.items()},
@@ -318,9 +323,8 @@ def add_exact(rows: list[Row], estimator: TraceEstimator, context: Context) -> N
         return
     with context.progress("exact law", len(rows)) as advance:
         for row in rows:
-            row["exact"] = row["hit_ratio"] + estimator.finite_size_correction(
-                row["capacity"], row["accounting"], row["law"]
-            )
+            correction = estimator.finite_size_correction(row["capacity"], row["accounting"], row["law"])
+            row["exact"] = max(row["hit_ratio"] + correction, 0.0)
             advance()
 
 
@@ -353,45 +357,46 @@ def law_arrays(estimator: TraceEstimator) -> dict[str, np.ndarray]:
 
 
 def _narrow(row: Row) -> Row:
-    """A row for the terminal: without what is the same in all rows."""
-    return {name: value for name, value in row.items() if name not in ("capacity_tokens", "accounting", "law")}
+    """A row for the terminal; `summary.estimates` has every digit."""
+    ratios = {"hit_ratio": "hit_ratio", "low": "low", "high": "high", "exact": "finite_N", "replayed": "replayed"}
+    found = {"blocks": row["capacity"], "tokens": row["capacity_tokens"], "T_C_seconds": row["characteristic_time"]}
+    return found | {name: round(row[key], 4) for key, name in ratios.items() if row.get(key) is not None}
 
 
 def _finding(row: Row, estimator: TraceEstimator) -> str:
     between = "" if row["low"] is None else f" (95% interval {row['low']:.4f} to {row['high']:.4f})"
+    exact = f", {row['exact']:.4f} by the finite-N law" if "exact" in row else ""
     actual = ""
     if row.get("replayed") is not None:
         share = "" if row["relative_error"] is None else f", {row['relative_error']:.1%} of it"
         actual = f"; replayed {row['replayed']:.4f}, absolute error {row['absolute_error']:.4f}{share}"
     return (
         f"{row['capacity']:,} blocks ({row['capacity_tokens']:,} tokens): hit ratio"
-        f" {row['hit_ratio']:.4f}{between},"
-        f" T_C {row['characteristic_time']:.4g} s{actual}"
+        f" {row['hit_ratio']:.4f}{between}{exact}, T_C {row['characteristic_time']:.4g} s{actual}"
     )
 
 
 def _advice(estimator: TraceEstimator, replayed: Replayed | None) -> str:
+    corrected = estimator.kaplan_meier
     lines = [
-        "- Recommended: the token-exact accounting. It counts full blocks, as a prefix cache does; the"
-        " practical"
-        " model's one tail block a turn is no list of blocks, and costs 7 to 12 % on ShareGPT lengths"
-        " where the"
+        "- Recommended: the token-exact accounting. It counts full blocks, as a prefix cache does; the practical"
+        " model's one tail block a turn is no list of blocks, and costs 7 to 12 % on ShareGPT lengths where the"
         " token-exact one is about 1 % off.",
-        f"- Law of the gap: {estimator.default_law.replace('_', '-')}"
-        + (
-            f"; after correction for the file's end {estimator.kaplan_meier.continues:.1%} of the turns"
-            " are followed"
-            f" by another ({estimator.kaplan_meier.seen:.1%} are seen to be)."
-            if estimator.kaplan_meier
-            else "."
-        ),
-        "- `prior` is the law that was given, `posterior` the exponential law of the mean gap seen,"
-        " `empirical` the"
-        " gaps seen.",
-        "- The interval resamples conversations; it does not cover arrivals that are not Poisson, nor a"
-        " workload"
+        "- Recommended law of the gap: `size_weighted`, in which every gap counts with the blocks that wait for its"
+        " end. Where long contexts pause longer than short ones, a law of all gaps alike puts hits too high.",
+        "- Other laws: `kaplan_meier` weighs all gaps alike, corrected for waits that the file's end cut, as the"
+        " first is; `empirical` has the gaps seen; `posterior` is exponential with their mean; `prior` is the law that"
+        " was given.",
+        "- The interval resamples conversations; it does not cover arrivals that are not Poisson, nor a workload"
         " that changes.",
+        "- The finite-N law takes a cache that gives up the deepest blocks first, as the replay does. Where it differs"
+        " from the estimate, the memory holds few conversations: believe it.",
     ]
+    if corrected is not None:
+        lines.append(
+            f"- After correction for the file's end {corrected.continues:.1%} of the turns are followed by another"
+            f" ({corrected.seen:.1%} are seen to be)."
+        )
     if replayed is not None:
         lines.append(f"- Replay: {replayed.how}.")
     return "\n".join(lines)

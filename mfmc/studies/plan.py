@@ -16,13 +16,12 @@ from mfmc.estimator.bootstrap import interval
 from mfmc.models import GIB, KVModel
 from mfmc.planning import Economics, best_capacity, exact_capacity, plan_capacity, sensitivities
 from mfmc.studies.context import Context
-from mfmc.studies.estimate import PriorSection
+from mfmc.studies.estimate import PriorSection, curve_capacities
 from mfmc.studies.planned import Planned, planned
 from mfmc.studies.result import Check, Result, check
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 
 Row = dict[str, Any]
-CURVE_POINTS = 61
 EXACT_TOLERANCE = 1e-4
 Targets = Annotated[list[float], Range(above=0, below=1)]
 
@@ -63,7 +62,7 @@ def run(config: Config, context: Context) -> Result:
             " plan.hit_ratios, or give plan.budgets_gib"
         )
     knees = [knee_row(config, plan, price) for price in config.plan.memory_prices]
-    curve = curve_capacities([row["capacity"] for row in asked] + [row["capacity"] for row in knees])
+    curve = curve_capacities([row["capacity"] for row in (*asked, *knees) if row["capacity"] > 0])
     replayed = plan.replay(int(curve[-1])) if config.plan.replay else None
     if replayed is not None:
         for row in asked:
@@ -194,11 +193,6 @@ def knee_row(config: Config, plan: Planned, price: float) -> Row:
     }
 
 
-def curve_capacities(capacities: list[float]) -> np.ndarray:
-    low, high = min(c for c in capacities if c > 0) / 8, max(capacities) * 4
-    return np.unique(np.round(np.geomspace(max(low, 1), high, CURVE_POINTS)).astype(np.int64))
-
-
 def curve_arrays(config: Config, plan: Planned, curve: np.ndarray, replayed: Any) -> dict:
     arrays = {
         "curve_capacity": curve,
@@ -252,9 +246,15 @@ def knee_finding(row: Row) -> str:
 
 def narrow(row: Row) -> Row:
     """A row for the terminal, in whole blocks."""
-    left_out = ("prefill_saving", "tokens", "characteristic_time")
-    whole: Row = {name: round(row[name]) for name in ("capacity", "capacity_exact") if name in row}
-    return {name: whole.get(name, value) for name, value in row.items() if name not in left_out}
+    found: Row = {
+        "target": row["target"],
+        "blocks": round(row["capacity"]),
+        "million_tokens": row["tokens"] / 1e6,
+        "GiB": row["gib"],
+    }
+    found |= {f"GiB_{end}": row[f"gib_{end}"] for end in ("low", "high") if f"gib_{end}" in row}
+    found |= {name: round(row[name], 4) for name in ("hit_ratio", "replayed") if name in row}
+    return found | ({"blocks_exact": round(row["capacity_exact"])} if "capacity_exact" in row else {})
 
 
 def _reading(plan: Planned, model: KVModel, replayed: Any) -> str:

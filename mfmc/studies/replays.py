@@ -13,8 +13,11 @@ from mfmc.workload import Workload
 
 if TYPE_CHECKING:
     from mfmc.lru import AccessStream, HitRatioCurve
+    from mfmc.traces import Trace
 
 RESAMPLED_CONVERSATIONS = 20_000
+#: A replay of conversations that were placed lasts so many of their mean durations, in at most so many turns.
+DURATIONS, MOST_TURNS = 40, 2_000_000
 
 
 class Replayed(NamedTuple):
@@ -49,8 +52,11 @@ def _stream(estimator: TraceEstimator, context: Context, max_capacity: int) -> t
     if trace.clock == "shared" and estimator.measured_rate:
         return trace.accesses(block_tokens), "the file's own requests at their own times"
     if trace.clock == "per conversation":
-        placed = trace.placed(estimator.arrival_rate, context.settings.runtime.seed)
-        return placed.accesses(block_tokens), "the file's conversations with their own gaps, at Poisson moments"
+        rate = estimator.conversation_rate or estimator.arrival_rate
+        rounds = _rounds(trace, rate)
+        placed = trace.placed(rate, context.settings.runtime.seed, rounds)
+        often = "" if rounds == 1 else f", {rounds} times over"
+        return placed.accesses(block_tokens), f"the file's conversations with their own gaps, at Poisson moments{often}"
     from mfmc.lru import sample_accesses
 
     workload = Workload(
@@ -62,6 +68,14 @@ def _stream(estimator: TraceEstimator, context: Context, max_capacity: int) -> t
         " drawn from the"
         f" {estimator.default_law.replace('_', '-')} law"
     )
+
+
+def _rounds(trace: Trace, rate: float) -> int:
+    """How often to place the conversations until arrivals and ends balance for most of the replay's time."""
+    last = np.append(trace.starts[1:], len(trace)) - 1
+    duration = float((trace.submitted_at[last] - trace.submitted_at[trace.starts]).mean())
+    wanted = int(np.ceil(DURATIONS * duration * rate / trace.lengths.size))
+    return max(1, min(wanted, MOST_TURNS // len(trace)))
 
 
 def _last_arrival(stream: AccessStream) -> float:

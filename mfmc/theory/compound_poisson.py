@@ -18,19 +18,31 @@ from mfmc.theory.quadrature import integrate
 from mfmc.theory.residence import ResidenceCurve
 from mfmc.workload import Workload
 
+EVICTIONS = ("conversation", "block")
 
-def hit_ratio_exact(workload: Workload, capacity: float, accounting: str = "whole") -> float:
+
+def hit_ratio_exact(
+    workload: Workload, capacity: float, accounting: str = "whole", eviction: str = "conversation"
+) -> float:
     """h(N) = sum_r r a(r) int f(t) P(D_N(t) <= N - r) dt / A_R (THEORY B4); `capacity` N in blocks.
 
-    a(r) = E[#{j < M : reuse_j = r}], and A_R are the expected blocks looked up. Absolute error below 1e-11;
-    for practical and token accounting under gap laws without closed F^{*k}, plus about f(T_C) T_C times
-    `mfmc.laws.renewal.iterated_error` (1e-12 for smooth laws).
+    a(r) = E[#{j < M : reuse_j = r}], and A_R are the expected blocks looked up. `eviction`: a ``conversation``
+    leaves whole, as above, or a ``block`` at a time, the deepest first, where the i-th block of a content
+    stays while D_N(t) <= N - i: sum_r r a(r) P(D <= N - r) becomes sum_i P(D <= N - i) sum_{r >= i} a(r).
+    Absolute error below 1e-11; for practical and token accounting under gap laws without closed F^{*k}, plus
+    about f(T_C) T_C times `mfmc.laws.renewal.iterated_error` (1e-12 for smooth laws).
     """
     if not capacity > 0:
         raise InputError(f"capacity={capacity!r}: expected a positive number of blocks")
+    if eviction not in EVICTIONS:
+        raise InputError(f"eviction={eviction!r}: choose one of {', '.join(EVICTIONS)}")
     profile = workload.profile(accounting)
-    weight = np.maximum(profile.reuse.support, 0) * profile.reuse.weight / profile.content
-    tagged = Spectrum(profile.reuse.support, weight)
+    size, weight = np.maximum(profile.reuse.support, 0), profile.reuse.weight / profile.content
+    if eviction == "block":
+        deeper = np.cumsum(np.bincount(size, weight)[::-1])[::-1]
+        tagged = Spectrum.from_dense(deeper[1:], 1)
+    else:
+        tagged = Spectrum(profile.reuse.support, size * weight)
     return resident_at_gap(workload, ResidenceCurve(workload, capacity, accounting, tagged))
 
 

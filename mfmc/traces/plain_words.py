@@ -42,6 +42,8 @@ def _rows(rows: dict[str, Any]) -> str:
     if not rows["rows_rejected"]:
         return line + ", none was rejected."
     worst = max(rows["rejected"].items(), key=lambda item: item[1]["count"])
+    if len(rows["rejected"]) == 1:
+        return f"{line}; {rows['rows_rejected']:,} rejected: {worst[0]}."
     return f"{line}; most of the {rows['rows_rejected']:,} others: {worst[0]}."
 
 

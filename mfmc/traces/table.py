@@ -62,7 +62,8 @@ class Gaps(NamedTuple):
 
     seconds float64 [n]; censored bool [n]: the turn was its conversation's last in the file, and `seconds` is
     the time that the file went on after it (shared clocks only); conversation int64 [n]; turn int32 [n]: the
-    gap follows this turn; appended bool [n]: the next prompt kept what this one held (False where censored).
+    gap follows this turn; appended bool [n]: the next prompt kept what this one held (False where censored);
+    prompt_tokens int64 [n]: all tokens of this turn's prompt.
     """
 
     seconds: np.ndarray
@@ -70,6 +71,7 @@ class Gaps(NamedTuple):
     conversation: np.ndarray
     turn: np.ndarray
     appended: np.ndarray
+    prompt_tokens: np.ndarray
 
     @property
     def observed(self) -> np.ndarray:
@@ -227,8 +229,8 @@ class Trace:
         any clock the table is empty.
         """
         if self.clock == "none":
-            empty = np.zeros(0)
-            return Gaps(empty, empty > 0, empty.astype(np.int64), empty.astype(np.int32), empty > 0)
+            empty, number = np.zeros(0), np.zeros(0, dtype=np.int64)
+            return Gaps(empty, empty > 0, number, number.astype(np.int32), empty > 0, number)
         n, times, shared = len(self), self.submitted_at, self.clock == "shared"
         last, keeps, seconds = np.ones(n, dtype=bool), np.zeros(n, dtype=bool), np.full(n, np.nan)
         np.equal(self.turn[1:], 1, out=last[:-1])
@@ -239,9 +241,8 @@ class Trace:
         use = seconds >= 0
         if not shared:
             use &= ~last
-        if use.all():
-            return Gaps(seconds, last, self.conversation, self.turn, keeps)
-        return Gaps(seconds[use], last[use], self.conversation[use], self.turn[use], keeps[use])
+        found = Gaps(seconds, last, self.conversation, self.turn, keeps, self.input_tokens)
+        return found if use.all() else Gaps(*(column[use] for column in found))
 
     def arrival_rate(self, minimum_turns: int = 1) -> float:
         """Conversations per second: those of `conversations(.., minimum_turns)`, from the first start to the
@@ -285,9 +286,9 @@ class Trace:
     def _settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in (*_SETTINGS, "rejections")}
 
-    def placed(self, arrival_rate: float, seed: int = 0) -> Trace:
+    def placed(self, arrival_rate: float, seed: int = 0, rounds: int = 1) -> Trace:
         """A copy on one clock: every conversation begins at its own moment of a Poisson process, its gaps
-        unchanged.
+        unchanged; all of them `rounds` times, one round after the other, each in an order of its own.
         """
         if self.clock != "per conversation":
             raise InputError(
@@ -295,23 +296,22 @@ class Trace:
             )
         if not arrival_rate > 0:
             raise InputError(f"arrival_rate is {arrival_rate}: expected conversations per second, above 0")
-        rng = np.random.default_rng(seed)
-        arrivals = np.cumsum(rng.exponential(1 / arrival_rate, self.lengths.size))[
-            rng.permutation(self.lengths.size)
-        ]
-        offset = arrivals - self.submitted_at[self.starts]
-        columns = {name: self.column(name) for name in COLUMNS}
-        columns["submitted_at"] = self.submitted_at + np.repeat(offset, self.lengths)
+        rng, count = np.random.default_rng(seed), self.lengths.size
+        arrivals = np.cumsum(rng.exponential(1 / arrival_rate, (rounds, count))).reshape(rounds, count)
+        offset = rng.permuted(arrivals, axis=1) - self.submitted_at[self.starts]
+        columns = {name: np.tile(self.column(name), rounds) for name in COLUMNS}
+        columns["submitted_at"] += np.repeat(offset.ravel(), np.tile(self.lengths, rounds))
+        columns["conversation"] = np.repeat(np.arange(rounds * count), np.tile(self.lengths, rounds))
         settings = self._settings() | {
             "clock": "shared",
             "origin": None,
             "evidence": [
                 *self.evidence,
-                f"conversations placed at Poisson moments, {arrival_rate:g} a second",
+                f"conversations placed at Poisson moments, {arrival_rate:g} a second"
+                + (f", {rounds} times over" if rounds > 1 else ""),
             ],
         }
-        hashes = self.table["block_hashes"] if "block_hashes" in self.table.column_names else None
-        return Trace.from_columns(columns, hashes, **settings)
+        return Trace.from_columns(columns, **settings)
 
     # Saying what it is.
 
