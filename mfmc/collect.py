@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from mfmc import plotting, report
-from mfmc.config.sweeps import planned_jobs
+from mfmc.config.sweeps import planned_jobs, purpose
 from mfmc.errors import InputError
 from mfmc.results import RESULT, read_table, status_of, write_table
 from mfmc.studies.result import Result, check
@@ -70,7 +70,8 @@ class Collected:
             stem = "sweep" if name == "table" else f"sweep_{name}"
             _replace(self.sweep / f"{stem}.csv", lambda path, rows=rows: write_table(path, rows))
         note = self._write_parquet()
-        text = report.render_sweep(self.experiment, self.result(), self.tables, self._draw(), note)
+        about = purpose(self.experiment) if self.experiment else ""
+        text = report.render_sweep(self.experiment, about, self.result(), self.tables, self._draw(), note)
         _replace(self.sweep / "report.md", lambda path: path.write_text(text, encoding="utf-8"))
 
     def _write_parquet(self) -> str:

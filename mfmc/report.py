@@ -35,25 +35,37 @@ def render(study: str, result: Result, provenance: dict[str, Any], figures: list
 
 
 def render_sweep(
-    experiment: str | None, result: Result, tables: dict[str, list[dict[str, Any]]], figures: list[str], note: str
+    experiment: str | None,
+    purpose: str,
+    result: Result,
+    tables: dict[str, list[dict[str, Any]]],
+    figures: list[str],
+    note: str,
 ) -> str:
-    """report.md of a collected sweep: what came of which job, figures, rows."""
+    """report.md of a collected sweep: what it is for, what came of which job, figures, rows."""
     jobs = result.tables["table"]
     failed = [row for row in jobs if row["outcome"] != "done"]
-    parts = [f"# {_title(experiment or 'sweep')}", "", *(f"- {finding}" for finding in result.headline), f"- {note}"]
+    parts = [f"# {_title(experiment or 'sweep')}", "", *([purpose, ""] if purpose else [])]
+    parts += [*(f"- {finding}" for finding in result.headline), f"- {note}"]
     if failed:
         parts += ["", "## Jobs that are not done", "", *table(failed)]
     if figures:
         parts += ["", "## Figures"]
         for name in figures:
             parts += ["", f"![{_title(name)}](figures/{name}.png)"]
-    parts += ["", "## Jobs", "", *table([{key: v for key, v in row.items() if key != "error"} for row in jobs])]
+    listed = [{key: _linked(value, row) if key == "job" else value for key, value in row.items()} for row in jobs]
+    parts += ["", "## Jobs", "", *table([{key: v for key, v in row.items() if key != "error"} for row in listed])]
     for name, rows in tables.items():
         stem = "sweep" if name == "table" else f"sweep_{name}"
         parts += ["", f"## {_title(stem)}", "", *table(rows[:LONGEST_TABLE])]
         if len(rows) > LONGEST_TABLE:
             parts += ["", f"{len(rows) - LONGEST_TABLE} more rows in [{stem}.csv]({stem}.csv)."]
     return "\n".join(parts) + "\n"
+
+
+def _linked(job: int, row: dict[str, Any]) -> str:
+    """The number of a job, leading to its report where there is one."""
+    return f"[{job}]({job}/report.md)" if row["outcome"] in ("done", "with a failed check") else str(job)
 
 
 def table(rows: list[dict[str, Any]]) -> list[str]:

@@ -78,6 +78,7 @@ def test_an_experiment_ends_in_one_table_and_one_report(here, capsys):
     assert [row["job"] for row in rows] == sorted(row["job"] for row in rows)
     assert {row["workload.arrival_rate"] for row in rows} == {0.5, 1.5}
     report = (sweep / "report.md").read_text()
+    assert "the cache time shrinks as the load grows" in report and "| [1](1/report.md) | 1.5 |" in report
     assert "2 jobs: 2 done" in report and "![Hit ratio](figures/hit_ratio.png)" in report
     assert (sweep / "figures/hit_ratio.png").stat().st_size > 5_000
     assert f"results: {sweep}" in capsys.readouterr().out

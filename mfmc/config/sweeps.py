@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from mfmc.config.compose import conf_folder, override_key
@@ -31,6 +32,15 @@ def sweep_folder(overrides: Sequence[str]) -> str:
 
 def _without_effect(key: str) -> bool:
     return key in WITHOUT_EFFECT or key.split(".")[0].split("/")[0] == "hydra"
+
+
+def purpose(experiment: str) -> str:
+    """What an experiment shows: the comment at the head of its file."""
+    path = conf_folder() / "experiment" / f"{experiment}.yaml"
+    if not path.is_file():
+        return ""
+    head = takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
+    return " ".join(line.lstrip("# ") for line in head if "@package" not in line)
 
 
 def planned_jobs(sweep: Path) -> list[dict[str, str]]:
