@@ -193,5 +193,5 @@ def _heading(column: str, rows: list[dict[str, Any]]) -> str:
 def _short(value: Any) -> str:
     """A value at the precision of a glance; whole numbers of four digits and more with commas."""
     if isinstance(value, float):
-        return f"{value:,.0f}" if 1e5 <= abs(value) < 1e12 else f"{value:#.5g}"
+        return f"{value:,.0f}" if 1e5 <= abs(value) < 1e12 else f"{value:.5g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _cell(value)

@@ -194,11 +194,23 @@ def test_the_exact_law_of_either_eviction_against_replays():
     assert gained.mean() > 5 * error  # the mutant: one law for both
 
 
+def test_a_cut_file_gives_nearly_the_hit_ratio_of_the_whole_one():
+    gaps = ExponentialGaps(100.0)
+    cut = TraceEstimator(synthetic_trace(gaps, 5.0, 5 * 2000, 2000.0), 64, replicates=0)
+    whole = TraceEstimator(synthetic_trace(gaps, 5.0, 5 * 2000), 64, replicates=0)
+    truth = whole.estimate(10_000, law="empirical").hit_ratio
+    off = {law: abs(cut.estimate(10_000, law=law).hit_ratio / truth - 1) for law in cut.laws}
+    assert 0.25 < truth < 0.8 * whole.sums.moments("token").reuse_ceiling
+    assert max(off["size_weighted"], off["kaplan_meier"]) < 0.12 < off["empirical"]
+    assert off["size_weighted"] < 0.6 * off["empirical"]
+
+
 def test_gaps_weighed_by_the_blocks_that_wait():
     seconds, blocks = np.array([1.0, 2.0, 2.0, 9.0]), np.array([1, 1, 2, 4])
     none = np.zeros(4, dtype=bool)
     found = size_weighted(Gaps(seconds, none, np.arange(4), np.ones(4), ~none, 64 * blocks + 5), 64)
-    assert np.allclose(found.cdf(np.array([1.0, 2.0, 9.0])), [1 / 8, 4 / 8, 1.0])
+    assert np.allclose(found.law.cdf(np.array([1.0, 2.0, 9.0])), [1 / 8, 4 / 8, 1.0])
+    assert found.unseen == pytest.approx(1.0)
     assert size_weighted(Gaps(seconds, none, np.arange(4), np.ones(4), ~none, 0 * blocks + 5), 64) is None
 
 

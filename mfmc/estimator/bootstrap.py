@@ -102,17 +102,26 @@ class Replicates:
 
     @classmethod
     def of(
-        cls, units: Units, weights: np.ndarray, accounting: str, arrival_rate: np.ndarray, law: str | Any
+        cls,
+        units: Units,
+        weights: np.ndarray,
+        accounting: str,
+        arrival_rate: np.ndarray,
+        law: str | Any,
+        unseen: float,
+        first_blocks: float,
     ) -> Replicates:
         """`law`: "empirical", "kaplan_meier", "size_weighted", "posterior" (exponential of each resample's mean
-        gap), or a gap law that is not resampled.
+        gap), or a gap law that is not resampled. `unseen`, `first_blocks`: see `Moments.continued`.
         """
         count = weights @ units.conversations
         allocated, reusable, content = (weights @ units.blocks[accounting] / count[:, None]).T
         grid, cdf = _laws(units, weights, law)
         steps = np.diff(grid) * (1 - (cdf[:, 1:] + cdf[:, :-1]) / 2)
         residence = np.concatenate([np.zeros((len(cdf), 1)), np.cumsum(steps, axis=1)], axis=1)
-        return cls(arrival_rate, allocated, reusable, content, grid, cdf, residence)
+        added = (unseen - 1) * (allocated - first_blocks)
+        content = content + (unseen - 1) * reusable + added
+        return cls(arrival_rate, allocated + added, unseen * reusable, content, grid, cdf, residence)
 
     def characteristic_time(self, capacity: float) -> np.ndarray:
         """T_C of every resample."""

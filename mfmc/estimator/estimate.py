@@ -28,6 +28,7 @@ from mfmc.workload import Workload
 
 LAWS = ("size_weighted", "kaplan_meier", "empirical", "posterior", "prior")
 DEFAULT_ACCOUNTING = "token"
+FEWEST_CONTINUED = 5e-4  # of the conversations; below, there is nothing to estimate
 #: The exact law is computed where the most turns times the most blocks of a conversation are no more: one
 #: value takes half a minute there.
 EXACT_CELLS, EXACT_KNOTS, EXACT_CONVERSATIONS = 2_000_000, 128, 20_000
@@ -91,10 +92,11 @@ class TraceEstimator:
         self.replicates = replicates
         self._seed = seed
         on_cores(lambda name: getattr(self, name), ("sums", "seen"))
-        if self.sums.moments("whole").reusable == 0:
+        continued, conversations = np.count_nonzero(self.sums.turns > 1), self.sums.turns.size
+        if continued < FEWEST_CONTINUED * conversations:
             raise InputError(
-                f"{trace.format}: no prompt continues an earlier one of its conversation, so there is nothing to"
-                " reuse: the hit ratio is 0 in every memory"
+                f"{trace.format}: {continued:,} of {conversations:,} prompts are continued by a later one that keeps"
+                " them, so there is nothing to reuse within conversations and the hit ratio is 0 in every memory"
             )
         if not self.laws:
             raise NoGaps(f"{trace.format} has no gap above 0 s before a turn that keeps the one before")
@@ -118,12 +120,16 @@ class TraceEstimator:
         return self.seen.kaplan_meier() if self.seen is not None and self.gaps.censored.any() else None
 
     @cached_property
+    def weighted(self) -> KaplanMeier | None:
+        """F of a reusable block's gap, with the same correction; None where no gap above 0 follows a block."""
+        return size_weighted(self.gaps, self.block_tokens)
+
+    @cached_property
     def laws(self) -> dict[str, Any]:
         """Name -> law of the gap, the recommended one first: of LAWS, those that there are."""
         found: dict[str, Any] = {}
-        weighted = size_weighted(self.gaps, self.block_tokens)
-        if weighted is not None:
-            found["size_weighted"] = weighted
+        if self.weighted is not None:
+            found["size_weighted"] = self.weighted.law
         if self.kaplan_meier is not None:
             found["kaplan_meier"] = self.kaplan_meier.law
         if self.seen is not None:
@@ -139,8 +145,18 @@ class TraceEstimator:
         return next(iter(self.laws))
 
     def workload(self, law: str | None = None) -> PartialWorkload:
-        """The means of the trace's conversations with one of its laws: all that the mean field needs."""
-        return PartialWorkload(self.arrival_rate, self._law(law), known=self.sums.known)
+        """The means of the trace's conversations with one of its laws: all that the mean field needs.
+
+        With a law that is corrected for the file's end, so are the means: a gap that is longer than was seen
+        takes nothing from the shorter ones, it adds a turn.
+        """
+        factor, first = self._unseen(law), self.sums.first_blocks
+        known = tuple((name, found.continued(factor, found.allocated - first)) for name, found in self.sums.known)
+        return PartialWorkload(self.arrival_rate, self._law(law), known=known)
+
+    def _unseen(self, law: str | None) -> float:
+        corrected = {"size_weighted": self.weighted, "kaplan_meier": self.kaplan_meier}.get(law or self.default_law)
+        return 1.0 if corrected is None else corrected.unseen
 
     def _law(self, law: str | None) -> Any:
         name = law or self.default_law
@@ -195,7 +211,9 @@ class TraceEstimator:
             arrivals = rng.poisson(count, self.replicates) / count if self.measured_rate else np.ones(self.replicates)
             rate = self.arrival_rate * np.append(1.0, np.maximum(arrivals, 1 / count))
             chosen = self.laws[name] if name == "prior" else name
-            self._resampled[accounting, name] = Replicates.of(self._units, weights, accounting, rate, chosen)
+            self._resampled[accounting, name] = Replicates.of(
+                self._units, weights, accounting, rate, chosen, self._unseen(name), self.sums.first_blocks
+            )
         return self._resampled[accounting, name]
 
     @cached_property

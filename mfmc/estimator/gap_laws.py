@@ -42,6 +42,11 @@ class KaplanMeier(NamedTuple):
     continues: float
     seen: float
 
+    @property
+    def unseen(self) -> float:
+        """What to multiply the reuse seen with, to count the turns that came after the file's end."""
+        return self.continues / self.seen
+
 
 def usable_gaps(gaps: Gaps) -> Gaps:
     """Without gaps before a prompt that shrank or rewrote the context, which reuses nothing; in whole
@@ -118,7 +123,7 @@ class SeenGaps:
         )
 
 
-def size_weighted(gaps: Gaps, block_tokens: int) -> EmpiricalGaps | None:
+def size_weighted(gaps: Gaps, block_tokens: int) -> KaplanMeier | None:
     """F of a reusable block's gap: every gap counts with the full blocks of the prompt before it.
 
     E[sum_{j<M} reuse_j 1{W_j <= t}] / A_H, which is what displacement and hits see (the mean field of THEORY
@@ -132,7 +137,7 @@ def size_weighted(gaps: Gaps, block_tokens: int) -> EmpiricalGaps | None:
     if not np.any(use & ~censored & (seconds > 0)):
         return None
     seconds, censored, weights = seconds[use], censored[use], weights[use]
-    return SeenGaps.of(seconds, censored, weights / weights.mean()).kaplan_meier().law
+    return SeenGaps.of(seconds, censored, weights / weights.mean()).kaplan_meier()
 
 
 def _knots(ordered: np.ndarray) -> np.ndarray:

@@ -50,6 +50,17 @@ class Moments:
                 " expected no more than all of them (A_H_hash <= A_R)"
             )
 
+    def continued(self, factor: float, later: float) -> Moments:
+        """With `factor` times the reuse seen: turns that the end of a file cut off are taken to be as those seen.
+
+        `later`: of `allocated`, what turns after the first allocate. To first order: the turns after a cut turn
+        may be followed by more.
+        """
+        added = (factor - 1) * later
+        return Moments(
+            self.allocated + added, factor * self.reusable, self.content + (factor - 1) * self.reusable + added
+        )
+
     @property
     def reuse_ceiling(self) -> float:
         """h_max (11): no memory gives a higher hit ratio."""
@@ -121,13 +132,14 @@ class ConversationSums:
     """Sums over the turns of each conversation: float64 [conversations] under each name.
 
     blocks[accounting]: [3, conversations] of new, reuse (but of the last turn) and content; `tokens` the
-    prompts' tokens in all, `turns` M.
+    prompts' tokens in all, `turns` M; `first_blocks`: mean blocks of a first prompt.
     """
 
     blocks: dict[str, np.ndarray]
     tokens: np.ndarray
     turns: np.ndarray
     block_tokens: int
+    first_blocks: float
 
     @classmethod
     def of(cls, table: ConversationTable) -> ConversationSums:
@@ -150,7 +162,8 @@ class ConversationSums:
             tokens[low:high], blocks[..., low:high] = _sums(total[turns], lengths[low:high], block_tokens)
 
         on_cores(lambda place: fill(*place), pairwise(bounds))
-        return cls(dict(zip(ACCOUNTINGS, blocks)), tokens, lengths.astype(float), block_tokens)
+        first = float(-np.mean(-total[ends - lengths] // block_tokens))
+        return cls(dict(zip(ACCOUNTINGS, blocks)), tokens, lengths.astype(float), block_tokens, first)
 
     def moments(self, accounting: str) -> Moments:
         """Their means."""
