@@ -88,11 +88,10 @@ def test_one_pass_equals_a_sorted_event_list(workload):
             np.testing.assert_array_equal(found.values[i], values)
             path = [d[t <= x][-1] if np.any(t <= x) else 0 for x in np.linspace(0, horizon, 17)]
             np.testing.assert_array_equal(found.path[i], path)
-            reuse = 0.0
-            for r, weight in zip(profile.reuse.support, profile.reuse.weight):
-                gone = np.flatnonzero(d > capacity - r) if r <= capacity else [None]
-                passage = 0.0 if r > capacity else (t[gone[0]] if len(gone) else np.inf)
-                reuse += r * weight * float(workload.gaps.cdf(min(passage, 1e9)))
+            r = profile.reuse.support
+            first_beyond = np.searchsorted(d, capacity - r, side="right")  # the first event with D > N - r
+            passage = np.where(r > capacity, 0.0, np.append(t, 1e9)[first_beyond])
+            reuse = np.sum(r * profile.reuse.weight * workload.gaps.cdf(passage))
             assert found.reuse_given_path[i] == pytest.approx(reuse, rel=1e-8)
             jumps = np.concatenate((t, [np.inf, 0.0]))
             assert np.all(np.isin(found.passage[i], jumps))
@@ -221,14 +220,17 @@ def test_results_are_bit_identical_however_they_are_run(how):
 
 def test_overflowing_buffers_are_enlarged_and_leave_no_trace(monkeypatch):
     reference = _run()
-    original = displacement._problem
+    original, grown, needed = displacement._problem, displacement._Sizes.grown, []
 
     def cramped(*args):
         problem, sizes = original(*args)
-        return problem, sizes._replace(shape=sizes.shape._replace(steps=32), buffer=32)
+        shape = sizes.shape._replace(steps=sizes.shape.steps // 4)
+        return problem, sizes._replace(shape=shape, buffer=sizes.buffer // 4)
 
     monkeypatch.setattr(displacement, "_problem", cramped)
+    monkeypatch.setattr(displacement._Sizes, "grown", lambda sizes: needed.append(sizes) or grown(sizes))
     other = _run()
+    assert needed
     for name in reference:
         np.testing.assert_array_equal(reference[name].sup, other[name].sup)
         np.testing.assert_array_equal(reference[name].reuse_given_path, other[name].reuse_given_path)
