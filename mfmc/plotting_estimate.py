@@ -17,7 +17,7 @@ LAWS = {
     "size_weighted": "gaps by blocks",
     "kaplan_meier": "Kaplan-Meier",
     "empirical": "gaps seen",
-    "posterior": "exponential, mean seen",
+    "posterior": "exponential of the mean seen",
     "prior": "prior",
 }
 
@@ -49,6 +49,10 @@ def hit_ratio(figure: Figure, result: Result) -> None:
             markersize=3.5,
             label="replayed block LRU",
         )
+    exact = [row for row in summary["estimates"] if row.get("exact") is not None]
+    if exact:
+        points = [[row[name] for row in exact] for name in ("capacity", "exact")]
+        axes.plot(*points, color=COLORS[3], linestyle="none", marker="s", fillstyle="none", label="finite-N law, token")
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     label(axes, _finding(result), "memory N (blocks)", "hit ratio (blocks served / blocks looked up)")

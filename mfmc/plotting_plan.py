@@ -117,7 +117,8 @@ def sensitivity(figure: Figure, result: Result) -> None:
         "",
         "change of the hit ratio (percentage points)",
     )
-    axes.legend()
+    axes.margins(y=0.3)  # room for the legend
+    axes.legend(loc="upper left", ncols=3)
 
 
 FIGURES = {"capacity": capacity, "cost": cost, "sensitivity": sensitivity}

@@ -26,7 +26,7 @@ def turns(figure: Figure, result: Result) -> None:
         reference(axes, support, (1 - 1 / mean) ** (support - 1.0), "geometric of the same mean")
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_ylim(bottom=0.5 / counts.sum())
+    axes.set_ylim(0.5 / counts.sum(), 1.4)
     largest = result.summary["distributions"]["turns"]["max"]
     label(
         axes,

@@ -116,13 +116,17 @@ def _hyperexponential(phases: int) -> Family:
     names = (*(f"weight_{i + 1}" for i in range(phases)), *(f"mean_{i + 1}" for i in range(phases)))
 
     def start(times: np.ndarray) -> np.ndarray:
-        # Phases spread over the data's own scales, the shortest first.
-        pieces = np.array_split(np.sort(times), phases)
-        means = np.array([max(piece.mean(), 1e-9) for piece in pieces])
-        return np.concatenate([np.zeros(phases - 1), np.log(means)])
+        # Phases spread over the data's own scales, evenly in logarithms, each with the gaps nearest to it.
+        low, high = np.quantile(times, [0.1, 0.999])
+        means = np.geomspace(max(low, 1e-9), max(high / 3, 2 * low, 2e-9), phases)
+        edges = np.sqrt(means[1:] * means[:-1])
+        weights = np.bincount(np.searchsorted(edges, times), minlength=phases) + 0.01 * times.size
+        return np.concatenate([np.log(weights[1:] / weights[0]), np.log(means)])
 
     def natural(theta: Any) -> Any:
-        return jnp.exp(jnp.concatenate(_mixture(theta)))
+        weights, means = _mixture(theta)
+        shortest_first = jnp.argsort(means)
+        return jnp.exp(jnp.concatenate([weights[shortest_first], means[shortest_first]]))
 
     def law(*values: float) -> HyperexponentialGaps:
         weights = np.maximum(values[:phases], 1e-300)

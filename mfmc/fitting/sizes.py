@@ -6,24 +6,28 @@ blocks. The law's `length_power` is therefore set so that A_H is the trace's, an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from mfmc.accounting import prompt_totals, sequences
 from mfmc.estimator.moments import ConversationSums
 from mfmc.traces.table import ConversationTable
 
 MOST_POWER = 3.0
+SAMPLE = 100_000
 
 
 @dataclass(frozen=True)
 class BlockFit:
     """`settings`: the `blocks` section of a workload; first, later: E[Z_1] and E[Z_j | M = 2] in blocks;
-    lifetime, reusable: E[B] and A_H under it with the turn law.
+    lifetime, reusable: E[B] and A_H under it with the turn law; log_likelihood, in natural logarithms, and ks:
+    largest distance between the cdf of all increments and the fitted one, of at most `SAMPLE` of them.
     """
 
     settings: dict[str, Any]
@@ -31,6 +35,8 @@ class BlockFit:
     later: float
     lifetime: float
     reusable: float
+    log_likelihood: float
+    ks: float
 
     @property
     def words(self) -> str:
@@ -50,6 +56,8 @@ class BlockFit:
             "lifetime_blocks_of_trace": whole.allocated,
             "reusable_blocks": self.reusable,
             "reusable_blocks_of_trace": whole.reusable,
+            "ks": self.ks,
+            "log_likelihood": self.log_likelihood,
         }
 
 
@@ -87,8 +95,10 @@ class _Means:
         return brentq(lambda later: self.lifetime(later, power) - lifetime, low, high)
 
 
-def fit_blocks(table: ConversationTable, sums: ConversationSums, turn_pmf: np.ndarray) -> BlockFit:
-    """Poisson or geometric increments with the trace's E[Z_1], E[B] and A_H, for a turn law of this pmf."""
+def fit_blocks(table: ConversationTable, sums: ConversationSums, turn_pmf: np.ndarray) -> list[BlockFit]:
+    """Poisson, geometric and lognormal increments with the trace's E[Z_1], E[B] and A_H, for a turn law of this
+    pmf; the likeliest first.
+    """
     starts = np.flatnonzero(np.diff(table.conversation, prepend=-1))
     lengths = np.diff(np.append(starts, table.conversation.size))
     turn = np.arange(table.conversation.size) - np.repeat(starts, lengths) + 1
@@ -97,30 +107,62 @@ def fit_blocks(table: ConversationTable, sums: ConversationSums, turn_pmf: np.nd
     increment, turns = np.maximum(new, 1), np.repeat(lengths, lengths)
     first = max(float(increment[starts].mean()), 1.0)
     target = sums.moments("whole")
-    candidates = []
-    for kind, base, least in (("poisson", 1.0, 0.0), ("geometric", 0.0, 1.0)):
+    every = slice(None, None, max(1, increment.size // SAMPLE))
+    fits = []
+    for kind in ("poisson", "geometric", "lognormal"):
+        base, least = (1.0, 0.0) if kind == "poisson" else (0.0, 1.0)
         means = _Means(turn_pmf, first, base, least)
         power = _power(means, target.allocated, target.reusable)
         later = means.later_for(target.allocated, power)
-        mean = np.where(turn == 1, first, means.later_mean(later, power, turns))
+        mean = np.where(turn == 1, first, means.later_mean(later, power, turns))[every]
+        settings: dict[str, Any] = {"kind": kind, "first": first, "later": max(later, least)}
         if kind == "poisson":
-            likelihood = stats.poisson.logpmf(increment - 1, mean - 1).sum()
-            settings = {
-                "kind": kind,
-                "first": first - 1,
-                "later": later,
-                "first_minimum": 1,
-                "later_minimum": 1,
-            }
+            settings |= {"first": first - 1, "first_minimum": 1, "later_minimum": 1}
+            cdf = partial(_poisson_cdf, mean)
+        elif kind == "geometric":
+            cdf = partial(_geometric_cdf, mean)
         else:
-            likelihood = stats.geom.logpmf(increment, 1 / mean).sum()
-            settings = {"kind": kind, "first": first, "later": max(later, 1.0)}
-        fit = BlockFit(
+            sigma = _sigma(increment[every], mean)
+            settings |= {"sigma": sigma, "maximum": int(increment.max())}
+            cdf = partial(_lognormal_cdf, mean, sigma)
+        fits.append(BlockFit(
             settings | {"length_power": power}, first, float(means.later_mean(later, power, np.array(2.0))),
             means.lifetime(later, power), means.reusable(later, power),
-        )  # fmt: skip
-        candidates.append((likelihood, fit))
-    return max(candidates, key=lambda pair: pair[0])[1]
+            _log_likelihood(increment[every], cdf), _distance(increment[every], cdf),
+        ))  # fmt: skip
+    return sorted(fits, key=lambda fit: -fit.log_likelihood)
+
+
+def _poisson_cdf(mean: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """P(Z <= z) of 1 + Poisson, by increment; the same for the other two."""
+    return stats.poisson.cdf(z - 1, mean - 1)
+
+
+def _geometric_cdf(mean: np.ndarray, z: np.ndarray) -> np.ndarray:
+    return 1 - (1 - 1 / mean) ** z
+
+
+def _lognormal_cdf(mean: np.ndarray, sigma: float, z: np.ndarray) -> np.ndarray:
+    # Rounding up adds half a block on average.
+    scale = np.log(np.maximum(mean - 0.5, 0.1)) - sigma**2 / 2
+    return stats.norm.cdf((np.log(np.maximum(z, 1e-300)) - scale) / sigma)
+
+
+def _sigma(increment: np.ndarray, mean: np.ndarray) -> float:
+    def loss(log_sigma: float) -> float:
+        return -_log_likelihood(increment, partial(_lognormal_cdf, mean, float(np.exp(log_sigma))))
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-3.0, 1.5), method="bounded").x))
+
+
+def _log_likelihood(increment: np.ndarray, cdf: Callable) -> float:
+    return float(np.log(np.maximum(cdf(increment) - cdf(increment - 1), 1e-300)).sum())
+
+
+def _distance(increment: np.ndarray, cdf: Callable) -> float:
+    """KS distance over the quantiles of the increments; the fitted cdf is the mean over their turns."""
+    points = np.unique(np.quantile(increment, np.linspace(0, 1, 101), method="inverted_cdf"))
+    return max(abs(float(cdf(z).mean() - (increment <= z).mean())) for z in points)
 
 
 def _power(means: _Means, lifetime: float, reusable: float) -> float:

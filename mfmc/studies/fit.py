@@ -53,7 +53,8 @@ def run(config: Config, context: Context) -> Result:
     sums = ConversationSums.of(table)
     turns = fit_turns(sums.turns.astype(np.int64))
     turn_law = with_maximum(turns[0], int(sums.turns.max()))
-    blocks = fit_blocks(table, sums, turn_law["pmf"])
+    block_fits = fit_blocks(table, sums, turn_law["pmf"])
+    blocks = block_fits[0]
     rate = arrival_rate(trace, config, context)
     settings = {
         "name": f"fitted_{trace.format}",
@@ -83,6 +84,9 @@ def run(config: Config, context: Context) -> Result:
             "table": [narrow(fit) for fit in gaps],
             "gap_fits": [row_of(f) for f in gaps],
             "turn_fits": [row_of(f) for f in turns],
+            "block_fits": [
+                {"kind": f.settings["kind"], "log_likelihood": f.log_likelihood, "ks": f.ks} for f in block_fits
+            ],
         },
         arrays=gap_arrays(seconds, censored, gaps) | turn_arrays(sums, turns),
         checks=checks(gaps, turns, blocks, sums),
@@ -180,7 +184,7 @@ def findings(gaps: list[Fit], turns: list[Fit], blocks: BlockFit) -> list[str]:
     return [
         f"gaps: {best.kind}, mean {float(best.law.mean):.4g} s{ahead}, KS distance {best.ks:.3f}{follows}",
         f"turns: {turns[0].kind}, mean {turns[0].law.mean:.4g}, KS distance {turns[0].ks:.3f}",
-        f"block sizes: {blocks.words}",
+        f"block sizes: {blocks.words}; KS distance {blocks.ks:.3f}",
     ]
 
 
