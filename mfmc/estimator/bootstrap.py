@@ -82,9 +82,15 @@ class Units:
         return cls(conversations, summed, grid, waits, weighted, people / taken)
 
     def weights(self, replicates: int, rng: np.random.Generator) -> np.ndarray:
-        """[replicates + 1, units]: how often each unit is drawn; in row 0 once each, which is the trace."""
+        """[replicates + 1, units]: how often each unit is drawn; in row 0 once each, which is the trace.
+
+        A draw without a conversation, or without a gap where the trace has some, says nothing: it counts as row 0.
+        """
         units = self.conversations.size
         drawn = rng.multinomial(round(units * self.scale), np.full(units, 1 / units), size=replicates)
+        gaps = [ended.sum(axis=1) for ended in (self.waits[0], self.weighted[0]) if ended.any()]
+        needed = [self.conversations, *gaps]
+        drawn[np.any([drawn @ present == 0 for present in needed], axis=0)] = 1
         return np.concatenate([np.ones((1, units)), drawn])
 
 

@@ -21,7 +21,12 @@ def draft_of_rows(format: str, rejections: Rejections, rows: dict[str, list[Any]
         if role == "block_hashes":
             columns[role] = pa.array(values, type=pa.list_(pa.int64()))
         elif role in TEXTS:
-            columns[role] = pa.array(values, type=None if values else pa.int64())
+            columns[role] = pa.array(list(map(encodable, values)), type=None if values else pa.int64())
         else:
             columns[role] = np.array(values, dtype=_TYPES.get(role, np.int32))
     return Draft(format, rejections, **columns)
+
+
+def encodable(identifier: Any) -> Any:
+    """Half a surrogate pair, which JSON can name but no text hold, as its escape."""
+    return identifier.encode(errors="backslashreplace").decode() if isinstance(identifier, str) else identifier

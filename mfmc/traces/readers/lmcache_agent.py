@@ -9,7 +9,7 @@ from typing import Any
 
 from mfmc.traces.json_text import seconds, whole_number
 from mfmc.traces.lengths import token_counter
-from mfmc.traces.readers.columns import draft_of_rows
+from mfmc.traces.readers.columns import draft_of_rows, encodable
 from mfmc.traces.readers.format import Format, Options, has_keys
 from mfmc.traces.rejections import Rejections
 from mfmc.traces.source import Source
@@ -59,7 +59,7 @@ def read(source: Source, options: Options) -> Draft:
                     column.append(value)
     import pyarrow as pa
 
-    sessions = pa.array(rows.pop("conversation"), type=pa.string())
+    sessions = pa.array(list(map(encodable, rows.pop("conversation"))), type=pa.string())
     draft = draft_of_rows("lmcache_agent", rejections, rows)
     draft.conversation = sessions
     draft.seconds_per_unit = 1e-6
