@@ -452,3 +452,22 @@ def test_files_that_are_none(tmp_path):
     with pytest.raises(InputError, match="a folder without JSON files"):
         read_trace(tmp_path / "folder")
     assert len(FORMATS) == 14
+
+
+def test_parquet_with_a_number_that_is_none_keeps_whole_columns(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "odd.parquet"
+    columns = {"session_id": [3, 8], "timestamp": [7, 5], "input_length": [2, 7], "output_length": [float("nan"), 3.0]}
+    pq.write_table(pa.table(columns), path)
+    trace = read_trace(path)
+    assert trace.rejections.by_reason.keys() == {"response length not finite"}
+    assert trace.column("response_tokens").dtype == trace.column("new_prompt_tokens").dtype == np.int32
+
+
+def test_half_a_surrogate_pair_names_a_session(tmp_path):
+    path = tmp_path / "agent.jsonl"
+    row = '{"timestamp": 1000000000000000, "session_id": "\\ud83d", "input": "abcd", "output": "ef"}'
+    path.write_text(row + "\n")
+    assert len(read_trace(path, format="lmcache_agent", characters_per_token=1.0)) == 1

@@ -125,7 +125,7 @@ class Replicates:
         grid, cdf = _laws(units, weights, law)
         steps = np.diff(grid) * (1 - (cdf[:, 1:] + cdf[:, :-1]) / 2)
         residence = np.concatenate([np.zeros((len(cdf), 1)), np.cumsum(steps, axis=1)], axis=1)
-        added = (unseen - 1) * (allocated - first_blocks)
+        added = (unseen - 1) * np.maximum(allocated - first_blocks, 0)
         content = content + (unseen - 1) * reusable + added
         return cls(arrival_rate, allocated + added, unseen * reusable, content, grid, cdf, residence)
 

@@ -154,7 +154,8 @@ def stage(
     if not streamed:
         rejections.rows_read = len(reason)
     numbers = {name: column for name, column in table.items() if name not in (*TEXTS, "block_hashes")}
-    arrays = {name: column.to_numpy(zero_copy_only=False) for name, column in numbers.items()}
+    # duckdb may drop a COALESCE around a cast of a column without nulls, though the cast of a NaN is null.
+    arrays = {name: column.fill_null(0).to_numpy(zero_copy_only=False) for name, column in numbers.items()}
     draft = Draft(format, rejections, rows, **{**table, **arrays})
     for code in np.flatnonzero(np.bincount(reason)):
         if code:
