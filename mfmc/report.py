@@ -173,7 +173,7 @@ def _parts(rows: list[dict[str, Any]], width: int) -> list[list[str]]:
     about = columns[: next(apart, 3)]
 
     def room(names: list[str]) -> int:
-        return sum(2 + max(map(len, _heading(name, rows).split("\n"))) for name in names)
+        return sum(2 + _width(name, rows) for name in names)
 
     parts = [list(about)]
     for name in columns[len(about) :]:
@@ -185,13 +185,19 @@ def _parts(rows: list[dict[str, Any]], width: int) -> list[list[str]]:
 
 def _heading(column: str, rows: list[dict[str, Any]]) -> str:
     """The name of a column, broken into lines no wider than the column has to be."""
-    words = column.replace("_", " ").split()
-    width = max(*map(len, words), *(len(_short(row.get(column))) for row in rows), 0)
-    return textwrap.fill(" ".join(words), width).ljust(width)
+    return textwrap.fill(column.replace("_", " "), _width(column, rows))
+
+
+def _width(column: str, rows: list[dict[str, Any]]) -> int:
+    """Letters that the words of its name and its values need."""
+    return max(map(len, [*column.split("_"), *(_short(row.get(column)) for row in rows)]))
 
 
 def _short(value: Any) -> str:
-    """A value at the precision of a glance; whole numbers of four digits and more with commas."""
+    """A value at the precision of a glance: five digits, thousands set apart."""
+    if isinstance(value, float) and (value == 0 or 1e-4 <= abs(value) < 1e12):
+        digits = 4 - math.floor(math.log10(abs(value))) if value else 0
+        return f"{value:,.{min(max(digits, 0), 5)}f}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if 1e5 <= abs(value) < 1e12 else f"{value:.5g}"
+        return f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _cell(value)

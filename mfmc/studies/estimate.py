@@ -360,7 +360,7 @@ def _narrow(row: Row) -> Row:
     """A row for the terminal; `summary.estimates` has every digit."""
     ratios = {"hit_ratio": "hit_ratio", "low": "low", "high": "high", "exact": "finite_N", "replayed": "replayed"}
     found = {"blocks": row["capacity"], "tokens": row["capacity_tokens"], "T_C_seconds": row["characteristic_time"]}
-    return found | {name: round(row[key], 4) for key, name in ratios.items() if row.get(key) is not None}
+    return found | {name: row[key] for key, name in ratios.items() if row.get(key) is not None}
 
 
 def _finding(row: Row, estimator: TraceEstimator) -> str:

@@ -133,7 +133,14 @@ def add_uncertainty(row: Row, plan: Planned, ratio: float, config: Config, conte
     if plan.resampled is not None:
         low, high = interval(row["capacity"], plan.resampled.capacity_for(ratio))
         row |= {"gib_low": plan.bytes_of(max(low, 1)) / GIB, "gib_high": plan.bytes_of(high) / GIB}
-    if config.plan.exact and plan.exact_workload is not None:
+    if not config.plan.exact or plan.exact_workload is None:
+        return
+    ceiling = plan.exact_workload.profile(plan.accounting).reuse_ceiling
+    if ratio >= ceiling:  # what the file's end cut off adds to the means, not to the recorded conversations
+        context.notes.append(
+            f"{row['target']}: no finite-N correction, as the conversations that were recorded reach {ceiling:.4f}"
+        )
+    else:
         with context.progress(f"finite-N law, {row['target']}", 1) as advance:
             reference = plan_capacity(plan.exact_workload, ratio, plan.accounting)
             exact = exact_capacity(plan.exact_workload, ratio, plan.accounting, EXACT_TOLERANCE)
@@ -253,7 +260,7 @@ def narrow(row: Row) -> Row:
         "GiB": row["gib"],
     }
     found |= {f"GiB_{end}": row[f"gib_{end}"] for end in ("low", "high") if f"gib_{end}" in row}
-    found |= {name: round(row[name], 4) for name in ("hit_ratio", "replayed") if name in row}
+    found |= {name: row[name] for name in ("hit_ratio", "replayed") if name in row}
     return found | ({"blocks_exact": round(row["capacity_exact"])} if "capacity_exact" in row else {})
 
 
