@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-ROUNDS = 5
+ROUNDS = 3
 SMALL = 20_000  # turns of the trace that warms a process up
 CAPACITY = 100_000  # blocks
 GROUP = (

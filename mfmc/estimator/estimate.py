@@ -91,7 +91,7 @@ class TraceEstimator:
         self.prior = prior
         self.replicates = replicates
         self._seed = seed
-        on_cores(lambda name: getattr(self, name), ("sums", "seen"))
+        on_cores(lambda name: getattr(self, name), ("sums", "seen", "weighted"))
         continued, conversations = np.count_nonzero(self.sums.turns > 1), self.sums.turns.size
         if continued < FEWEST_CONTINUED * conversations:
             raise InputError(
