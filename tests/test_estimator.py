@@ -105,6 +105,8 @@ def test_kaplan_meier_by_hand():
     found = kaplan_meier(many, cut)
     assert found.law.cdf(1.0) == pytest.approx(1 / 3) and found.continues == pytest.approx(1.0)
     assert found.seen == pytest.approx(2 / 3)
+    few = kaplan_meier(np.arange(1.0, 20.0), np.arange(19) > 16)  # two waits of 19 are cut, and long ones
+    assert few.law.piecewise()[0][-1] >= 16 and few.unseen == 1.0 <= few.continues / few.seen + 0.1
 
 
 def test_condensing_keeps_the_law():

@@ -29,7 +29,7 @@ MOST_WEIGHTED = 1 << 20
 #: Points of F that are kept where the exact law integrates between each two of them.
 SIMULATION_KNOTS = 256
 #: Of a file that cuts gaps, S is not followed to where fewer turns than this were watched: one gap would
-#: decide it.
+#: decide it. (In a small file, a tenth of them.)
 FEWEST_AT_RISK = 20
 
 
@@ -44,8 +44,8 @@ class KaplanMeier(NamedTuple):
 
     @property
     def unseen(self) -> float:
-        """What to multiply the reuse seen with, to count the turns that came after the file's end."""
-        return self.continues / self.seen
+        """What to multiply the reuse seen with, to count the turns that came after the file's end (1 or more)."""
+        return max(self.continues / self.seen, 1.0)
 
 
 def usable_gaps(gaps: Gaps) -> Gaps:
@@ -113,7 +113,8 @@ class SeenGaps:
         values, ended = self.values, self.ended
         at_risk = self.waits - (np.cumsum(ended) - ended) - self.cut
         if self.cut[-1] > 0 or self.waits > self.count * (1 + 1e-9):
-            followed = max(int(np.searchsorted(-at_risk, -FEWEST_AT_RISK, side="right")), 1)
+            fewest = min(FEWEST_AT_RISK, self.waits / 10)
+            followed = max(int(np.searchsorted(-at_risk, -fewest, side="right")), 1)
             if values[followed - 1] == 0:  # zeros alone are no law
                 followed = 2
             values, ended, at_risk = values[:followed], ended[:followed], at_risk[:followed]

@@ -142,8 +142,10 @@ def add_uncertainty(row: Row, plan: Planned, ratio: float, config: Config, conte
         )
     else:
         with context.progress(f"finite-N law, {row['target']}", 1) as advance:
-            reference = plan_capacity(plan.exact_workload, ratio, plan.accounting)
-            exact = exact_capacity(plan.exact_workload, ratio, plan.accounting, EXACT_TOLERANCE)
+            # The conversations seen, not those that go on after the file: the same share of their own ceiling.
+            share = ratio / plan.ceiling * plan.exact_workload.profile(plan.accounting).reuse_ceiling
+            reference = plan_capacity(plan.exact_workload, share, plan.accounting)
+            exact = exact_capacity(plan.exact_workload, share, plan.accounting, EXACT_TOLERANCE)
             row["capacity_exact"] = row["capacity"] * exact / reference
             advance()
 
