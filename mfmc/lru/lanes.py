@@ -35,7 +35,7 @@ def _allocated(moves: Moves) -> int:
 
 
 def replay_lanes(moves: Moves, capacity: int, by_block: bool) -> NDArray:
-    """What every access finds: blocks (``by_block``) or hit flags, as in `two_pointer.replay_range`."""
+    """Of ``moved`` the blocks that are found, int64 [n], as by the kernels of `two_pointer`."""
     held = moves.held
     n = len(held)
     fits = min(capacity, _allocated(moves) + int(held.max()))
@@ -49,7 +49,7 @@ def replay_lanes(moves: Moves, capacity: int, by_block: bool) -> NDArray:
     links = [array.astype(np.int32) for array in moves[:2]]
     sizes = [array.astype(kind) for array in moves[2:]]
     found = _lanes(*links, *sizes, kind(fits), edges[:-1], edges[1:], by_block)
-    return np.asarray(found, dtype=np.int64 if by_block else np.bool_)
+    return np.asarray(found, dtype=np.int64)
 
 
 _State = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
@@ -99,13 +99,13 @@ def _lanes(
         rest = jnp.minimum(wanted, capacity - above) if by_block else wanted
         here = jnp.where(last > tail, wanted, jnp.where(last == tail, rest, 0))
         place = jnp.where(serves & (access >= begin), e, n)
-        found = found.at[place].set(here if by_block else here > 0, mode="drop", unique_indices=False)
+        found = found.at[place].set(here, mode="drop", unique_indices=False)
         entered = jnp.where(access > tail, held[e], 0) - jnp.where(last > tail, wanted, 0)
         tail = tail + full
         left = jnp.where(tail < access, remains(jnp.minimum(tail, n - 1), access), 0)
         above = above + jnp.where(serves, entered, 0) - jnp.where(full, left, 0)
         return access + serves, tail, above, found
 
-    found = jnp.zeros(n, held.dtype if by_block else jnp.bool_)
+    found = jnp.zeros(n, held.dtype)
     state = (start, start, jnp.zeros_like(begin, held.dtype), found)
     return jax.lax.while_loop(lambda state: jnp.any(state[0] < end), step, state)[3]

@@ -30,7 +30,7 @@ class PolicyRow(NamedTuple):
 
 def lru(stream: AccessStream, capacity: int, accounting: str) -> NDArray[np.bool_]:
     """The conversation used longest ago leaves first (Algorithm 1)."""
-    return replay_threads(stream.moves(accounting), capacity, by_block=False)
+    return replay_threads(stream.moves(accounting), capacity, by_block=False) > 0
 
 
 def fifo(stream: AccessStream, capacity: int, accounting: str) -> NDArray[np.bool_]:
@@ -58,7 +58,7 @@ def clairvoyant(stream: AccessStream, capacity: int, accounting: str) -> NDArray
     """LRU that keeps nothing of a conversation after its last turn: what knowing the end would be worth."""
     moves = stream.moves(accounting)
     forgetful = moves._replace(held=np.where(stream.final, 0, moves.held))
-    return replay_threads(forgetful, capacity, by_block=False)
+    return replay_threads(forgetful, capacity, by_block=False) > 0
 
 
 POLICIES: dict[str, Policy] = {"lru": lru, "fifo": fifo, "timeout": timeout, "clairvoyant": clairvoyant}
@@ -69,7 +69,8 @@ def replay_policy(stream: AccessStream, capacity: int, policy: str = "lru", acco
     if policy not in POLICIES:
         raise InputError(f"policy {policy!r} is unknown: choose one of {', '.join(POLICIES)}")
     capacity = checked_capacity(capacity)
-    return Replay(stream, capacity, accounting, POLICIES[policy](stream, capacity, accounting))
+    hits = POLICIES[policy](stream, capacity, accounting)
+    return Replay(stream, capacity, accounting, np.where(hits, stream.sizes(accounting).reuse, 0))
 
 
 def compare_policies(

@@ -23,8 +23,7 @@ MIN_SPAN = 1 << 16  # accesses that are worth a thread
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What a cache served of a stream: ``found`` [n] holds blocks (``block`` eviction) or flags
-    (``conversation``).
+    """What a cache served of a stream: ``served`` [n] blocks at each access, of the ``content`` that it looks up.
 
     Ratios are over the counted accesses of the stream, first turns included.
     """
@@ -32,31 +31,19 @@ class Replay:
     stream: AccessStream
     capacity: int
     accounting: str
-    found: NDArray
-
-    @cached_property
-    def served(self) -> Integers:
-        """Blocks served at each access, int64 [n], of the ``content`` that it looks up."""
-        if self.found.dtype != np.bool_:
-            return self.found
-        return np.where(self.found, self.stream.sizes(self.accounting).reuse, 0)
+    served: NDArray
 
     @cached_property
     def hit(self) -> NDArray[np.bool_]:
         """Accesses that found everything that they could reuse, bool [n]."""
-        reuse = self.stream.sizes(self.accounting).reuse
-        complete = self.found if self.found.dtype == np.bool_ else self.found == reuse
-        return complete & (reuse > 0)
+        return (self.served == self.stream.sizes(self.accounting).reuse) & (self.served > 0)
 
     @property
     def hit_ratio(self) -> float:
         """Blocks served over blocks looked up: (12) and (24)."""
-        found, looked_up = self.found[self.stream.counted], self.stream.looked_up(self.accounting)
-        if found.dtype != np.bool_:
-            return float(found.sum() / looked_up)
-        reuse = self.stream.sizes(self.accounting).reuse[self.stream.counted]
-        parts = over_spans(lambda begin, end: int(np.dot(found[begin:end], reuse[begin:end])), 0, len(found))
-        return sum(parts) / looked_up
+        served = self.served[self.stream.counted]
+        parts = over_spans(lambda begin, end: int(served[begin:end].sum(dtype=np.int64)), 0, len(served))
+        return sum(parts) / self.stream.looked_up(self.accounting)
 
     @property
     def request_hit_ratio(self) -> float:
@@ -69,7 +56,7 @@ class Replay:
         stream, counted = self.stream, self.stream.counted
         if stream.tokens is None or stream.block_tokens is None or stream.shared_tokens is None:
             raise InputError("a token-weighted ratio needs token counts: make the stream with tokens")
-        served = np.minimum(self.served[counted] * stream.block_tokens, stream.shared_tokens[counted])
+        served = np.minimum(self.served[counted] * np.int64(stream.block_tokens), stream.shared_tokens[counted])
         return float(served.sum() / stream.tokens[counted].sum())
 
 
@@ -96,28 +83,30 @@ def replay_lru(
         from .lanes import MIN_LANES, lane_count, replay_lanes
 
         if stream.shrinks(accounting, eviction) or lane_count(moves, capacity) >= MIN_LANES:
-            found = replay_lanes(moves, capacity, by_block)
+            served = replay_lanes(moves, capacity, by_block)
         else:
-            found = replay_displacements(moves, capacity, by_block)
+            served = replay_displacements(moves, capacity, by_block)
     else:
-        found = replay_threads(moves, capacity, by_block)
-    return Replay(stream, capacity, accounting, found)
+        served = replay_threads(moves, capacity, by_block)
+    if stream.shrinks(accounting, eviction):  # a hit moves all that the conversation had, and serves what is left of it
+        served = np.where(served > 0, stream.sizes(accounting).reuse, 0)
+    return Replay(stream, capacity, accounting, served)
 
 
 def replay_threads(moves: Moves, capacity: int, by_block: bool) -> NDArray:
-    """The two-pointer kernel over one chunk of time per core: found blocks, or a flag, for every access."""
+    """Of ``moved`` the blocks that are found, [n]: the two-pointer kernel over one chunk of time per core."""
     from .two_pointer import block_by_block, warm_start, whole_conversations
 
-    found: NDArray = np.zeros(len(moves.held), dtype=np.int64 if by_block else np.bool_)
+    served = np.zeros_like(moves.moved)
     kernel = block_by_block if by_block else whole_conversations
 
     def serve(begin: int, end: int) -> None:
         start = warm_start(*moves, capacity, begin)
-        kernel(*moves, capacity, start, begin, end, found)
+        kernel(*moves, capacity, start, begin, end, served)
 
     if capacity > 0:
-        over_spans(serve, 0, len(found))
-    return found
+        over_spans(serve, 0, len(served))
+    return served
 
 
 def replay_displacements(moves: Moves, capacity: int, by_block: bool) -> NDArray:
@@ -126,7 +115,7 @@ def replay_displacements(moves: Moves, capacity: int, by_block: bool) -> NDArray
 
     room = capacity - displacements(moves)
     room[moves.previous < 0] = -1
-    return np.clip(room, 0, moves.moved) if by_block else room >= moves.moved
+    return np.clip(room, 0, moves.moved) if by_block else np.where(room >= moves.moved, moves.moved, 0)
 
 
 def over_spans(work: Callable[[int, int], Result], begin: int, end: int) -> list[Result]:

@@ -20,8 +20,8 @@ at = np.uint64  # numba does not look whether an unsigned index counts from the 
 
 
 @njit(cache=True, nogil=True)
-def whole_conversations(previous, following, held, moved, taken, capacity, start, begin, end, found):
-    """Serve accesses start..end-1 from an empty cache; found[begin:end]: True where the conversation is there.
+def whole_conversations(previous, following, held, moved, taken, capacity, start, begin, end, served):
+    """Serve accesses start..end-1 from an empty cache; served[begin:end]: ``moved`` where the conversation is there.
 
     A conversation serves while what its next access wants fits together with all that lies in front of it.
     """
@@ -34,17 +34,17 @@ def whole_conversations(previous, following, held, moved, taken, capacity, start
         ahead = min(tail + 1, last)
         leaves = _if(following[at(tail)] >= e, taken[at(tail)])
         orphans = np.int64(held[at(ahead)]) - np.int64(taken[at(ahead)])
-        hit = previous[at(e)] >= tail
-        found[at(max(e, begin))] = hit
-        enters = np.int64(held[at(e)]) - _if(hit, moved[at(e)])
+        found = _if(previous[at(e)] >= tail, moved[at(e)])
+        served[at(max(e, begin))] = found
+        enters = np.int64(held[at(e)]) - found
         needed += -(leaves + orphans) if full else enters
         tail += full
         e += not full
 
 
 @njit(cache=True, nogil=True)
-def block_by_block(previous, following, held, moved, taken, capacity, start, begin, end, found):
-    """Serve accesses start..end-1 from an empty cache of at least one block; found[begin:end]: blocks found.
+def block_by_block(previous, following, held, moved, taken, capacity, start, begin, end, served):
+    """Serve accesses start..end-1 from an empty cache of at least one block; served[begin:end]: blocks found.
 
     The deepest blocks of the tail leave first, so it serves its leading blocks while any fits.
     """
@@ -57,7 +57,7 @@ def block_by_block(previous, following, held, moved, taken, capacity, start, beg
         remains = np.int64(held[at(ahead)]) - _if(following[at(ahead)] < e, taken[at(ahead)])
         back, wanted = np.int64(previous[at(e)]), np.int64(moved[at(e)])
         after = _if(back > tail, wanted)
-        found[at(max(e, begin))] = after + _if(back == tail, min(wanted, capacity - above))
+        served[at(max(e, begin))] = after + _if(back == tail, min(wanted, capacity - above))
         above += -remains if full else np.int64(held[at(e)]) - after
         tail += full
         e += not full
