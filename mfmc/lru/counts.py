@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,12 +66,21 @@ class HitRatioCurve:
 class Counts:
     """The counts of a curve in the making."""
 
-    def __init__(self, stream: AccessStream, accounting: str, eviction: str, max_capacity: int | None) -> None:
+    def __init__(
+        self,
+        stream: AccessStream,
+        accounting: str,
+        eviction: str,
+        max_capacity: int | None,
+        add_at: Callable[..., None] = np.add.at,
+    ) -> None:
         self.accounting, self.eviction, self.max_capacity = accounting, eviction, max_capacity
         near = 8 * len(stream) + 2**16 if max_capacity is None else max_capacity + 1
         limit = NO_LIMIT if max_capacity is None else max_capacity + 1
         self.with_tokens = stream.tokens is not None
-        self.served, self.hits, self.tokens = (Growth(Tally(near, limit), Tally(near, limit)) for _ in range(3))
+        self.served, self.hits, self.tokens = (
+            Growth(Tally(near, limit, add_at), Tally(near, limit, add_at)) for _ in range(3)
+        )
         self.looked_up = self.accesses = self.tokens_looked_up = 0
 
     def add(self, stream: AccessStream, piece: slice, displaced: Integers, moved: Integers) -> None:

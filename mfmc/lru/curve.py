@@ -43,9 +43,10 @@ def hit_ratio_curve(
         return counts.curve()
 
     from .displacement import displacements
+    from .scatter import add_at
 
     def count(start: int, stop: int) -> Counts:
-        counts = Counts(stream, accounting, eviction, max_capacity)
+        counts = Counts(stream, accounting, eviction, max_capacity, add_at)
         for piece, displaced in displacements(moves, start, stop, limit):
             counts.add(stream, piece, displaced, moves.moved)
         return counts

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .accesses import AccessStream, Integers, Moves
+from .accesses import AccessStream, Moves
 
 EVICTIONS = ("conversation", "block")
 BACKENDS = ("numba", "xla")

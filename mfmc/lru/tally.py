@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +14,12 @@ from .accesses import Integers
 class Tally:
     """Sums of integer weights at integer points: an array for points below ``near``, a list beyond.
 
-    Points from ``limit`` on are not asked for and left out, as are negative ones.
+    Points from ``limit`` on are not asked for and left out, as are negative ones. ``add_at`` does what
+    ``np.add.at`` does.
     """
 
-    def __init__(self, near: int, limit: int) -> None:
-        self.near, self.limit = min(near, limit), limit
+    def __init__(self, near: int, limit: int, add_at: Callable[..., None] = np.add.at) -> None:
+        self.near, self.limit, self._add_at = min(near, limit), limit, add_at
         self._sums = np.zeros(1, np.int64)  # the sum at point p is _sums[p + 1]; _sums[0] collects what is left out
         self.far: list[tuple[Integers, Integers]] = []
 
@@ -34,7 +36,7 @@ class Tally:
             grown[: len(self._sums)] = self._sums
             self._sums = grown
         # No selection of the points that count: which ones do cannot be predicted, and a branch would cost more.
-        np.add.at(self._sums, np.maximum(points, -1) + 1, weights.astype(np.int64, copy=False))
+        self._add_at(self._sums, np.maximum(points, -1) + 1, weights.astype(np.int64, copy=False))
 
     def total(self) -> tuple[Integers, Integers]:
         """The points with a sum other than 0, increasing, and their sums."""
