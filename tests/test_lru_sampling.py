@@ -24,6 +24,7 @@ from mfmc.lru import (
     sampling,
 )
 from mfmc.statistics import mean
+from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.theory.mean_field import mean_displacement
 from mfmc.workload import Workload
 
@@ -55,6 +56,16 @@ def test_practical_replay_meets_the_exact_law(oracle):
     workload = oracle_workload(oracle)
     got = replayed_hit_ratio(KEY, workload, [64], "practical", conversations=25_000, replications=12, backend="numba")
     assert abs(got.estimate[0] - oracle["scm_poisson_blocks"]["h_prac_exact"]["64"]) < 4 * got.standard_error[0]
+
+
+@pytest.mark.parametrize("accounting", ["whole", "practical"])
+def test_replay_block_by_block_meets_its_exact_law(oracle, accounting):
+    workload = oracle_workload(oracle)
+    sampled = dict(conversations=25_000, replications=12, eviction="block", backend="numba")
+    got = replayed_hit_ratio(KEY, workload, [64], accounting, **sampled)
+    exact = hit_ratio_exact(workload, 64, accounting, eviction="block")
+    assert abs(got.estimate[0] - exact) < 5 * got.standard_error[0]
+    assert exact - hit_ratio_exact(workload, 64, accounting) > 10 * got.standard_error[0]  # whole ones serve less
 
 
 def flow_deviations(streams, horizon):

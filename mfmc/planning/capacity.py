@@ -14,9 +14,15 @@ def plan_capacity(workload: Workload, hit_ratio: float, accounting: str = "whole
     return capacity_for(workload, hit_ratio, accounting)
 
 
-def exact_capacity(workload: Workload, hit_ratio: float, accounting: str = "whole", tolerance: float = 0.0) -> int:
+def exact_capacity(
+    workload: Workload,
+    hit_ratio: float,
+    accounting: str = "whole",
+    tolerance: float = 0.0,
+    eviction: str = "conversation",
+) -> int:
     """The fewest whole blocks N whose exact h(N) (THEORY B4) reaches `hit_ratio`, or one within `tolerance`
-    of it.
+    of it; ``eviction`` as in `hit_ratio_exact`.
 
     Newton's steps with the mean-field slope dh/dN from the mean-field answer, kept inside what is already
     known to be too little and enough. Raises InputError as `plan_capacity` does.
@@ -26,7 +32,7 @@ def exact_capacity(workload: Workload, hit_ratio: float, accounting: str = "whol
     too_little, enough = 0.0, math.inf
     capacity = max(round(start), 1)
     while enough - too_little > 1:
-        error = hit_ratio_exact(workload, capacity, accounting) - hit_ratio
+        error = hit_ratio_exact(workload, capacity, accounting, eviction=eviction) - hit_ratio
         if abs(error) <= tolerance:
             return capacity
         if error < 0:

@@ -133,19 +133,12 @@ def add_uncertainty(row: Row, plan: Planned, ratio: float, config: Config, conte
     if plan.resampled is not None:
         low, high = interval(row["capacity"], plan.resampled.capacity_for(ratio))
         row |= {"gib_low": plan.bytes_of(max(low, 1)) / GIB, "gib_high": plan.bytes_of(high) / GIB}
-    if not config.plan.exact or plan.exact_workload is None:
-        return
-    ceiling = plan.exact_workload.profile(plan.accounting).reuse_ceiling
-    if ratio >= ceiling:  # what the file's end cut off adds to the means, not to the recorded conversations
-        context.notes.append(
-            f"{row['target']}: no finite-N correction, as the conversations that were recorded reach {ceiling:.4f}"
-        )
-    else:
+    if config.plan.exact and plan.exact_workload is not None:
         with context.progress(f"finite-N law, {row['target']}", 1) as advance:
             # The conversations seen, not those that go on after the file: the same share of their own ceiling.
             share = ratio / plan.ceiling * plan.exact_workload.profile(plan.accounting).reuse_ceiling
             reference = plan_capacity(plan.exact_workload, share, plan.accounting)
-            exact = exact_capacity(plan.exact_workload, share, plan.accounting, EXACT_TOLERANCE)
+            exact = exact_capacity(plan.exact_workload, share, plan.accounting, EXACT_TOLERANCE, plan.eviction)
             row["capacity_exact"] = row["capacity"] * exact / reference
             advance()
 

@@ -25,6 +25,7 @@ WARM_UP = 0.1
 class Planned:
     """`workload` has what the mean field needs; `exact_workload` the law of conversations, small enough for
     the finite-N law (None: it is too large). `bytes_of`: of a cache full with so many blocks.
+    `eviction`: what leaves the replayed cache at a time, a ``block`` or a whole ``conversation``.
     `accessed_tokens`: tokens of a conversation's prompts in all; `token_share`: share of tokens served per
     share of blocks served.
     """
@@ -34,6 +35,7 @@ class Planned:
     exact_workload: Workload | None
     bytes_of: Callable[[float], float]
     accounting: str
+    eviction: str
     block_tokens: int
     accessed_tokens: float
     token_share: float
@@ -76,6 +78,7 @@ def of_workload(config: Any, model: KVModel, context: Context) -> Planned:
         exact_workload=workload,
         bytes_of=cache_bytes(model, block_tokens, workload, workload, accounting),
         accounting=accounting,
+        eviction="conversation",
         block_tokens=block_tokens,
         accessed_tokens=workload.profile(accounting).content * block_tokens,
         token_share=1.0,
@@ -104,6 +107,7 @@ def of_trace(config: Any, model: KVModel, context: Context) -> Planned:
         exact_workload=None if estimator.exact_refused else exact,
         bytes_of=cache_bytes(model, estimator.sums.block_tokens, full, workload, accounting),
         accounting=accounting,
+        eviction="block",
         block_tokens=estimator.sums.block_tokens,
         accessed_tokens=estimator.sums.accessed_tokens,
         token_share=tokens_served / moments.reuse_ceiling,
