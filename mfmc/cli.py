@@ -19,7 +19,6 @@ from mfmc import studies
 from mfmc.config.compose import (
     NAME,
     check_form,
-    conf_folder,
     explain,
     load_workload_files,
     options,
@@ -28,6 +27,7 @@ from mfmc.config.compose import (
     store_schema,
 )
 from mfmc.config.sweeps import PLAN, sweep_folder
+from mfmc.defaults import conf_folder
 from mfmc.errors import BufferOverflow, InputError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import pytest
 
-from mfmc import studies
+from mfmc import defaults, studies
 from mfmc.cli import main
 from mfmc.config import compose
 from mfmc.config import workload as workload_config
@@ -408,11 +408,11 @@ def test_conf_is_found_inside_an_installed_package(tmp_path, monkeypatch):
     """A wheel carries conf/ as mfmc/conf (hatch's force-include)."""
     installed = tmp_path / "site-packages/mfmc"
     (installed / "conf").mkdir(parents=True)
-    monkeypatch.setattr(compose, "__file__", str(installed / "config/compose.py"))
+    monkeypatch.setattr(defaults, "__file__", str(installed / "defaults.py"))
     with pytest.raises(ValueError, match="installed without its conf/ folder"):
-        compose.conf_folder()
+        defaults.conf_folder()
     (installed / "conf/config.yaml").touch()
-    assert compose.conf_folder() == installed / "conf"
+    assert defaults.conf_folder() == installed / "conf"
 
 
 def test_unknown_studies_are_listed():

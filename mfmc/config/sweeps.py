@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from mfmc.config.compose import conf_folder, override_key
+from mfmc.config.compose import override_key
+from mfmc.defaults import conf_folder
 from mfmc.errors import InputError
 from mfmc.fingerprint import WITHOUT_EFFECT
 
