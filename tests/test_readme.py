@@ -18,7 +18,7 @@ PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 SMALL = {"validate": ["capacities=[100]"], "cache_budget": ["cache_budget.conversations=10"],
          "eviction_tradeoff": ["eviction.replications=2"], "replay": ["replay.conversations=5000"],
          "displacement": ["capacities=[100,1000]"], "characteristic_time": ["capacities=[100,1000]"],
-         "hit_ratio": ["capacities=[100]"],
+         "hit_ratio": ["capacities=[100]"], "fit": ["fit.sample=3000"],
          "rare_events": ["capacities=[200]", "epsilons=[0.5]", "rare_events.samples=500"]}
 #: Names of files in the README -> files in shared/traces.
 FILES = {"turns.csv.gz": "sharegpt_turns.csv.gz", "agentic_steps.csv.gz": "agentic_steps.csv.gz",
