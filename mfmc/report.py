@@ -11,6 +11,7 @@ from mfmc.studies.result import Result
 
 LONGEST_TABLE = 60
 LONGEST_TERMINAL_TABLE = 24
+LONGEST_LINE = 36  # of a text in a terminal table
 
 
 def render(study: str, result: Result, provenance: dict[str, Any], figures: list[str]) -> str:
@@ -189,8 +190,9 @@ def _heading(column: str, rows: list[dict[str, Any]]) -> str:
 
 
 def _width(column: str, rows: list[dict[str, Any]]) -> int:
-    """Letters that the words of its name and its values need."""
-    return max(map(len, [*column.split("_"), *(_short(row.get(column)) for row in rows)]))
+    """Letters that the words of its name and its values need; longer texts are wrapped."""
+    values = (min(len(_short(row.get(column))), LONGEST_LINE) for row in rows)
+    return max(*map(len, column.split("_")), *values)
 
 
 def _short(value: Any) -> str:
