@@ -19,7 +19,7 @@ from lru import CAPACITY, chunks  # noqa: E402
 
 import mfmc  # noqa: E402
 from mfmc.conversations import window  # noqa: E402
-from mfmc.lru import AccessStream, hit_ratio_curve, replay_lru  # noqa: E402
+from mfmc.lru import AccessStream, hit_ratio_curve, lanes, replay_lru  # noqa: E402
 from mfmc.lru.reference import served_by_reference  # noqa: E402
 from mfmc.lru.replay import EVICTIONS  # noqa: E402
 
@@ -107,6 +107,7 @@ def lru_parity(device) -> bool:
     """The XLA kernels against the list and the loop, access by access; counts, so equal means equal."""
     (stream,) = chunks(2000, 2000, 0.1)
     good = True
+    chunk, lanes.MIN_CHUNK = lanes.MIN_CHUNK, 16  # many lanes, though the stream is short enough for the list
     with jax.default_device(device):
         for accounting in stream.accountings:
             for eviction in EVICTIONS:
@@ -114,12 +115,15 @@ def lru_parity(device) -> bool:
                 for capacity in (0, 20, CAPACITY // 10, 10**6):
                     expected = served_by_reference(stream, capacity, accounting, eviction)
                     served = replay_lru(stream, capacity, accounting, eviction=eviction, backend="xla").served
-                    fine = np.array_equal(served, expected) and curve.served(capacity) == expected.sum()
+                    by_lanes = lanes.replay_lanes(stream.moves(accounting, eviction), capacity, eviction == "block")
+                    fine = np.array_equal(served, expected) and np.array_equal(by_lanes, expected)
+                    fine &= bool(curve.served(capacity) == expected.sum())
                     good &= fine
                     print(
                         f"parity LRU {accounting:<9} {eviction:<12} N = {capacity:>7,}:"
                         f" {int(expected.sum()):>5,} blocks served, {'ok' if fine else 'WRONG'}"
                     )
+    lanes.MIN_CHUNK = chunk
     return good
 
 
@@ -163,13 +167,18 @@ def main() -> int:
         if capacity in compare:
             line += f", {speed / rate(capacity, compare[capacity] // scale, cpu):.1f} times the CPU"
         print(line, flush=True)
-    memory, accesses = 100, (10_000_000 if big else 1_000_000)
-    (stream,) = chunks(accesses, accesses, memory)
-    rates = lru_rates(stream, memory * CAPACITY, accelerator)
-    (short,) = chunks(1_000_000, 1_000_000, memory)
-    on_cpu = lru_rates(short, memory * CAPACITY, cpu)
-    for name, speed in rates.items():
-        print(f"LRU, {name}: {speed / 1e6:.1f} M accesses/s, {speed / on_cpu[name]:.1f} times XLA on the CPU")
+    accesses = 10_000_000 if big else 1_000_000
+    for memory in (1, 100):  # few accesses fill the first cache: lanes; the second is served by displacements
+        (stream,) = chunks(accesses, accesses, memory)
+        rates = lru_rates(stream, memory * CAPACITY, accelerator)
+        (short,) = chunks(1_000_000, 1_000_000, memory)
+        on_cpu = lru_rates(short, memory * CAPACITY, cpu)
+        for name, speed in rates.items():
+            print(
+                f"LRU, N = {memory * CAPACITY:>7,}, {name}: {speed / 1e6:.1f} M accesses/s,"
+                f" {speed / on_cpu[name]:.1f} times XLA on the CPU",
+                flush=True,
+            )
     print("parity holds" if good else "parity FAILS")
     return 0 if good else 1
 
