@@ -48,8 +48,7 @@ def capacity(figure: Figure, result: Result) -> None:
     row = rows[-1]
     label(
         axes,
-        f"{row['gib']:.3g} GiB of {summary['model']} KV cache serve {row['hit_ratio']:.1%} of what is"
-        " looked up",
+        f"{row['gib']:,.0f} GiB of {summary['model']} KV cache serve {row['hit_ratio']:.1%} of what is looked up",
         f"memory (GiB; {summary['block_bytes'] / 2**20:.3g} MiB a block of {summary['block_tokens']} tokens)",
         "hit ratio (blocks served / blocks looked up)",
     )

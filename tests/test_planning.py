@@ -19,6 +19,7 @@ from mfmc.laws.gaps import (
 from mfmc.laws.turns import GeometricTurns
 from mfmc.models import GIB, KVModel, Layers
 from mfmc.planning import Economics, best_capacity, cache_bytes, exact_capacity, plan_capacity, sensitivities
+from mfmc.planning.sensitivity import smoothed
 from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 from mfmc.workload import Workload
@@ -59,6 +60,7 @@ def test_exact_capacity_inverts_the_exact_law():
 def test_sensitivities_are_derivatives(gaps):
     found = sensitivities(paper(gaps), 2275, "practical")
     assert found.hit_ratio == pytest.approx(hit_ratio(paper(gaps), 2275, "practical"), rel=1e-9)
+    gaps = smoothed(gaps)
     step = 1e-6  # within one piece of the empirical law
     by_capacity = np.diff([hit_ratio(paper(gaps), 2275 * (1 + s), "practical") for s in (-step, step)]) / (
         2 * step
@@ -70,6 +72,15 @@ def test_sensitivities_are_derivatives(gaps):
     assert found.per_arrival_rate * 1.5 == pytest.approx(by_rate[0], rel=1e-4)
     # Stretching all gaps is speeding up all arrivals: only rate times gap counts.
     assert found.one_percent_mean_gap == pytest.approx(found.one_percent_arrival_rate, rel=1e-6)
+
+
+def test_gaps_by_a_coarse_clock_have_the_sensitivity_of_their_law():
+    """Gaps rounded to 10 s: dh/dN as without, though F jumps at every tick."""
+    exact = sensitivities(paper(), 2275, "practical").one_percent_capacity
+    seconds = np.random.default_rng(3).exponential(135.0, 20_000)
+    for ticks in (seconds, np.maximum(np.round(seconds, -1), 10)):
+        found = sensitivities(paper(EmpiricalGaps(ticks)), 2275, "practical")
+        assert found.one_percent_capacity == pytest.approx(exact, rel=0.15)
 
 
 def test_the_derivative_by_the_mean_gap_is_that_of_the_law():

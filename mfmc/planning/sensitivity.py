@@ -9,14 +9,20 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mfmc.errors import InputError
+from mfmc.laws.gaps import EmpiricalGaps
 from mfmc.theory.mean_field import hit_ratio
 from mfmc.workload import Workload
 
 #: Leaves of the gap laws that are times; all others (shapes, weights, probabilities) do not change with the
 #: pace.
 TIMES = ("mean", "means", "low", "high", "knots")
+
+
+#: Of a recorded law, F is joined by lines between points at least so far apart, in probability and as a ratio of times.
+SMOOTH_LEVELS, SMOOTH_RATIO = 64, 1.05
 
 
 class Sensitivities(NamedTuple):
@@ -36,21 +42,25 @@ class Sensitivities(NamedTuple):
 def sensitivities(workload: Workload, capacity: float, accounting: str = "whole") -> Sensitivities:
     """Derivatives of the mean-field hit ratio at `capacity` blocks. Needs double precision to be switched
     on.
+
+    Recorded gaps have no density: many may be equal, and one block more or less crosses them all at once. Their law is
+    smoothed first (`smoothed`).
     """
     if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         raise InputError("sensitivities need 64-bit types: call jax.config.update('jax_enable_x64', True) first")
 
+    gaps = smoothed(workload.gaps)
+
     def ratio(logs: Any) -> Any:
         size, rate, pace = jnp.exp(logs)
         changed = dataclasses.replace(
-            workload, arrival_rate=workload.arrival_rate * rate, gaps=stretched(workload.gaps, pace)
+            workload, arrival_rate=workload.arrival_rate * rate, gaps=stretched(gaps, pace)
         )
         return hit_ratio(changed, capacity * size, accounting)
 
-    value, slopes = jax.value_and_grad(ratio)(jnp.zeros(3))
-    by_capacity, by_rate, by_gap = map(float, slopes)
+    by_capacity, by_rate, by_gap = map(float, jax.grad(ratio)(jnp.zeros(3)))
     return Sensitivities(
-        float(value),
+        float(hit_ratio(workload, capacity, accounting)),
         by_capacity / capacity,
         by_rate / float(workload.arrival_rate),
         by_gap / float(workload.gaps.mean),
@@ -58,6 +68,20 @@ def sensitivities(workload: Workload, capacity: float, accounting: str = "whole"
         by_rate / 100,
         by_gap / 100,
     )
+
+
+def smoothed(gaps: Any) -> Any:
+    """A recorded law at no more than SMOOTH_LEVELS points of F, none closer than SMOOTH_RATIO; others as they are."""
+    if not isinstance(gaps, EmpiricalGaps):
+        return gaps
+    knots, heights = map(np.asarray, gaps.piecewise())
+    levels = np.arange(1, SMOOTH_LEVELS + 1) / SMOOTH_LEVELS
+    times = np.interp(levels, heights, knots)
+    kept = [SMOOTH_LEVELS - 1]
+    for i in range(SMOOTH_LEVELS - 2, -1, -1):
+        if 0 < times[i] * SMOOTH_RATIO < times[kept[-1]]:
+            kept.append(i)
+    return EmpiricalGaps.from_cdf(times[kept[::-1]], levels[kept[::-1]])
 
 
 def stretched(gaps: Any, factor: Any) -> Any:
