@@ -115,7 +115,9 @@ def lru_parity(device) -> bool:
                 for capacity in (0, 20, CAPACITY // 10, 10**6):
                     expected = served_by_reference(stream, capacity, accounting, eviction)
                     served = replay_lru(stream, capacity, accounting, eviction=eviction, backend="xla").served
-                    by_lanes = lanes.replay_lanes(stream.moves(accounting, eviction), capacity, eviction == "block")
+                    moves = stream.moves(accounting, eviction)
+                    count = lanes.lane_count(moves, capacity)
+                    by_lanes = lanes.replay_lanes(moves, capacity, eviction == "block", count)
                     fine = np.array_equal(served, expected) and np.array_equal(by_lanes, expected)
                     fine &= bool(curve.served(capacity) == expected.sum())
                     good &= fine

@@ -85,6 +85,11 @@ def series(axes: Axes, x: Any, y: Any, name: str, index: int, *, low: Any = None
         )
 
 
+def dots(axes: Axes, x: Any, y: Any, name: str) -> None:
+    """What was observed, to hold a curve against: black dots without a line."""
+    axes.plot(x, y, color="0.1", linestyle="none", marker="o", markersize=3.5, label=name)
+
+
 def reference(axes: Axes, x: Any, y: Any, name: str) -> None:
     """A theoretical curve to compare with: thin, black, dashed, without markers."""
     axes.plot(x, y, color="0.15", linestyle=(0, (6, 2)), linewidth=1.1, label=name, zorder=1)

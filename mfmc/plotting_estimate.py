@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mfmc.plotting import COLORS, DASHES, band, label, look
+from mfmc.plotting import COLORS, DASHES, band, dots, label, look
 from mfmc.studies.result import Result
 
 if TYPE_CHECKING:
@@ -40,15 +40,7 @@ def hit_ratio(figure: Figure, result: Result) -> None:
         if f"curve_{name}" in arrays:
             axes.plot(capacity, arrays[f"curve_{name}"], label=f"estimate, {name}", **look(i, marker=False))
     if "curve_replayed" in arrays:
-        axes.plot(
-            capacity,
-            arrays["curve_replayed"],
-            color="0.1",
-            linestyle="none",
-            marker="o",
-            markersize=3.5,
-            label="replayed block LRU",
-        )
+        dots(axes, capacity, arrays["curve_replayed"], "replayed block LRU")
     exact = [row for row in summary["estimates"] if row.get("exact") is not None]
     if exact:
         points = [[row[name] for row in exact] for name in ("capacity", "exact")]

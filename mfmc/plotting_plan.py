@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mfmc.plotting import COLORS, DASHES, band, label, level, look
+from mfmc.plotting import COLORS, DASHES, band, dots, label, level, look
 from mfmc.studies.result import Result
 
 if TYPE_CHECKING:
@@ -24,15 +24,7 @@ def capacity(figure: Figure, result: Result) -> None:
         gib, arrays["curve_hit_ratio"], label=f"estimate, {summary['accounting']}", **look(0, marker=False)
     )
     if "curve_replayed" in arrays:
-        axes.plot(
-            gib,
-            arrays["curve_replayed"],
-            color="0.1",
-            linestyle="none",
-            marker="o",
-            markersize=3,
-            label="replayed LRU",
-        )
+        dots(axes, gib, arrays["curve_replayed"], "replayed LRU")
     rows = summary["plan"]
     for i, kind in enumerate(("hit ratio", "prefill saving", "budget")):
         chosen = [row for row in rows if row["target"].startswith(kind)]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mfmc.estimator.moments import with_unseen_turns
 from mfmc.laws.gaps import ExponentialGaps
 from mfmc.traces.table import Gaps
 from mfmc.traces.threads import chunks, on_cores
@@ -118,16 +119,15 @@ class Replicates:
         first_blocks: float,
     ) -> Replicates:
         """`law`: "empirical", "kaplan_meier", "size_weighted", "posterior" (exponential of each resample's mean
-        gap), or a gap law that is not resampled. `unseen`, `first_blocks`: see `Moments.continued`.
+        gap), or a gap law that is not resampled. `unseen`, `first_blocks`: see `with_unseen_turns`.
         """
         count = weights @ units.conversations
         allocated, reusable, content = (weights @ units.blocks[accounting] / count[:, None]).T
         grid, cdf = _laws(units, weights, law)
         steps = np.diff(grid) * (1 - (cdf[:, 1:] + cdf[:, :-1]) / 2)
         residence = np.concatenate([np.zeros((len(cdf), 1)), np.cumsum(steps, axis=1)], axis=1)
-        added = (unseen - 1) * np.maximum(allocated - first_blocks, 0)
-        content = content + (unseen - 1) * reusable + added
-        return cls(arrival_rate, allocated + added, unseen * reusable, content, grid, cdf, residence)
+        sizes = with_unseen_turns(allocated, reusable, content, unseen, first_blocks)
+        return cls(arrival_rate, *sizes, grid, cdf, residence)
 
     def characteristic_time(self, capacity: float) -> np.ndarray:
         """T_C of every resample."""

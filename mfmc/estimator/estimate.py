@@ -18,7 +18,7 @@ import numpy as np
 from mfmc.errors import InputError
 from mfmc.estimator.bootstrap import GRID, Replicates, Units, interval
 from mfmc.estimator.gap_laws import KaplanMeier, SeenGaps, condensed, size_weighted, usable_gaps
-from mfmc.estimator.moments import ConversationSums, PartialWorkload
+from mfmc.estimator.moments import ConversationSums, Moments, PartialWorkload, with_unseen_turns
 from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps
 from mfmc.laws.recorded import RecordedConversations
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
@@ -151,7 +151,13 @@ class TraceEstimator:
         takes nothing from the shorter ones, it adds a turn.
         """
         factor, first = self._unseen(law), self.sums.first_blocks
-        known = tuple((name, found.continued(factor, found.allocated - first)) for name, found in self.sums.known)
+        known = tuple(
+            (
+                name,
+                Moments(*map(float, with_unseen_turns(found.allocated, found.reusable, found.content, factor, first))),
+            )
+            for name, found in self.sums.known
+        )
         return PartialWorkload(self.arrival_rate, self._law(law), known=known)
 
     def _unseen(self, law: str | None) -> float:

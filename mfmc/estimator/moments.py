@@ -50,21 +50,22 @@ class Moments:
                 " expected no more than all of them (A_H_hash <= A_R)"
             )
 
-    def continued(self, factor: float, later: float) -> Moments:
-        """With `factor` times the reuse seen: turns that the end of a file cut off are taken to be as those seen.
-
-        `later`: of `allocated`, what turns after the first allocate. To first order: the turns after a cut turn
-        may be followed by more.
-        """
-        added = (factor - 1) * later
-        return Moments(
-            self.allocated + added, factor * self.reusable, self.content + (factor - 1) * self.reusable + added
-        )
-
     @property
     def reuse_ceiling(self) -> float:
         """h_max (11): no memory gives a higher hit ratio."""
         return self.reusable / self.content
+
+
+def with_unseen_turns(
+    allocated: Any, reusable: Any, content: Any, factor: float, first_blocks: float
+) -> tuple[Any, Any, Any]:
+    """The three with `factor` times the reuse seen: turns that a file's end cut off are taken to be as those seen.
+
+    Numbers, or arrays [resamples]. `first_blocks`: of `allocated`, what first turns allocate. To first order: the
+    turns after a cut turn may be followed by more.
+    """
+    added = (factor - 1) * np.maximum(allocated - first_blocks, 0)
+    return allocated + added, factor * reusable, content + (factor - 1) * reusable + added
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,9 +189,7 @@ def _sums(total: np.ndarray, lengths: np.ndarray, block_tokens: int) -> tuple[np
     in_tokens = access_sizes("token", total, before(total, first), block_tokens)
     history = running_sum(in_tokens[0], first)
     last_history = before(history, first)
-    counted = [
-        in_tokens if name == "token" else access_sizes(name, history, last_history) for name in ACCOUNTINGS
-    ]
+    counted = [in_tokens if name == "token" else access_sizes(name, history, last_history) for name in ACCOUNTINGS]
     # What turn j + 1 reuses of turn j is nothing at turn 1, so these are new, reuse over j < M, content.
     blocks = np.array([[np.add.reduceat(column, starts) for column in columns] for columns in counted])
     return np.add.reduceat(total, starts), blocks

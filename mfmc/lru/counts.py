@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import InputError
 from .accesses import AccessStream, Integers
-from .tally import Count, Growth, Tally
+from .tally import Count, Growth, Tally, adder
 
 NO_LIMIT = 2**62
 
@@ -72,11 +71,12 @@ class Counts:
         accounting: str,
         eviction: str,
         max_capacity: int | None,
-        add_at: Callable[..., None] = np.add.at,
+        backend: str,
     ) -> None:
         self.accounting, self.eviction, self.max_capacity = accounting, eviction, max_capacity
         near = 8 * len(stream) + 2**16 if max_capacity is None else max_capacity + 1
         limit = NO_LIMIT if max_capacity is None else max_capacity + 1
+        add_at = adder(backend)
         self.with_tokens = stream.tokens is not None
         self.served, self.hits, self.tokens = (
             Growth(Tally(near, limit, add_at), Tally(near, limit, add_at)) for _ in range(3)

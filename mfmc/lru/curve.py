@@ -38,15 +38,14 @@ def hit_ratio_curve(
         from .partition import displacements as displacements_xla
 
         displaced = displacements_xla(moves)
-        counts = Counts(stream, accounting, eviction, max_capacity)
+        counts = Counts(stream, accounting, eviction, max_capacity, backend)
         counts.add(stream, slice(begin, end), displaced[begin:end], moves.moved)
         return counts.curve()
 
     from .displacement import displacements
-    from .scatter import add_at
 
     def count(start: int, stop: int) -> Counts:
-        counts = Counts(stream, accounting, eviction, max_capacity, add_at)
+        counts = Counts(stream, accounting, eviction, max_capacity, backend)
         for piece, displaced in displacements(moves, start, stop, limit):
             counts.add(stream, piece, displaced, moves.moved)
         return counts

@@ -25,8 +25,8 @@ MIN_CHUNK = 1024
 
 def lane_count(moves: Moves, capacity: int) -> int:
     """As many lanes as leave each a chunk twice as long as the accesses that fill the cache, served before it."""
-    n = len(moves.held)
-    chunk = max(MIN_CHUNK, 2 * n * min(capacity, _allocated(moves)) // max(_allocated(moves), 1))
+    n, allocated = len(moves.held), _allocated(moves)
+    chunk = max(MIN_CHUNK, 2 * n * min(capacity, allocated) // max(allocated, 1))
     return int(np.clip(n // chunk, 1, MAX_LANES))
 
 
@@ -34,7 +34,7 @@ def _allocated(moves: Moves) -> int:
     return int(np.maximum(moves.held.astype(np.int64) - moves.moved, 0).sum())
 
 
-def replay_lanes(moves: Moves, capacity: int, by_block: bool) -> NDArray:
+def replay_lanes(moves: Moves, capacity: int, by_block: bool, lanes: int) -> NDArray:
     """Of ``moved`` the blocks that are found, int64 [n], as by the kernels of `two_pointer`."""
     held = moves.held
     n = len(held)
@@ -45,7 +45,7 @@ def replay_lanes(moves: Moves, capacity: int, by_block: bool) -> NDArray:
             f"capacity {capacity} with contents of up to {held.max()} blocks does not fit "
             f"{np.dtype(kind).name}: enable jax_enable_x64, or backend='numba'"
         )
-    edges = np.linspace(0, n, lane_count(moves, capacity) + 1).astype(np.int32)
+    edges = np.linspace(0, n, lanes + 1).astype(np.int32)
     links = [array.astype(np.int32) for array in moves[:2]]
     sizes = [array.astype(kind) for array in moves[2:]]
     found = _lanes(*links, *sizes, kind(fits), edges[:-1], edges[1:], by_block)

@@ -58,7 +58,7 @@ def hit_ratio_curve_of_chunks(
             raise InputError(f"a chunk begins at time {chunk.time[0]}, before the last one ended ({carried.time})")
         carried, displaced, moved = _step(carried, chunk, accounting, eviction, limit, backend)
         if counts is None:
-            counts = Counts(chunk, accounting, eviction, max_capacity)
+            counts = Counts(chunk, accounting, eviction, max_capacity, backend)
         begin, end, _ = chunk.counted.indices(len(chunk))
         counts.add(chunk, slice(begin, end), displaced[begin:end], moved)
     if counts is None:

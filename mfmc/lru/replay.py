@@ -82,8 +82,9 @@ def replay_lru(
     if chosen_backend(backend) == "xla":
         from .lanes import MIN_LANES, lane_count, replay_lanes
 
-        if stream.shrinks(accounting, eviction) or lane_count(moves, capacity) >= MIN_LANES:
-            served = replay_lanes(moves, capacity, by_block)
+        lanes = lane_count(moves, capacity)
+        if stream.shrinks(accounting, eviction) or lanes >= MIN_LANES:
+            served = replay_lanes(moves, capacity, by_block, lanes)
         else:
             served = replay_displacements(moves, capacity, by_block)
     else:

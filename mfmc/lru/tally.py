@@ -11,6 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from .accesses import Integers
 
 
+def adder(backend: str) -> Callable[..., None]:
+    """What adds weights at places: `np.add.at`, or its twin where numba is there, as it is for numba's kernels."""
+    if backend != "numba":
+        return np.add.at
+    from .scatter import add_at
+
+    return add_at
+
+
 class Tally:
     """Sums of integer weights at integer points: an array for points below ``near``, a list beyond.
 
@@ -18,7 +27,7 @@ class Tally:
     ``np.add.at`` does.
     """
 
-    def __init__(self, near: int, limit: int, add_at: Callable[..., None] = np.add.at) -> None:
+    def __init__(self, near: int, limit: int, add_at: Callable[..., None]) -> None:
         self.near, self.limit, self._add_at = min(near, limit), limit, add_at
         self._sums = np.zeros(1, np.int64)  # the sum at point p is _sums[p + 1]; _sums[0] collects what is left out
         self.far: list[tuple[Integers, Integers]] = []
