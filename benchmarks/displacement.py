@@ -10,7 +10,6 @@ the peak memory at N = 10^6. NumPy runs on one thread; how it does with a proces
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import statistics
 import time
@@ -25,6 +24,7 @@ import numpy as np  # noqa: E402
 from numpy_displacement import NumpySampler  # noqa: E402
 
 import mfmc  # noqa: E402
+from mfmc.cores import cores  # noqa: E402
 
 LAMBDA0 = 0.03509557478308677  # T_C = 0.8 mean gaps
 HORIZON, TIMES, TURN = 1.6, (0.4, 0.8), 2
@@ -119,13 +119,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the replications, one repeat")
     quick = parser.parse_args().quick
-    cores = len(os.sched_getaffinity(0))
-    print(f"jax {jax.__version__}, {jax.default_backend()}, {cores} cores, numpy {np.__version__}")
+    used = cores()
+    print(f"jax {jax.__version__}, {jax.default_backend()}, {used} cores, numpy {np.__version__}")
     scale, repeats = (10, 1) if quick else (1, 5)
     cost = {}
-    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(used, mp_context=get_context("spawn")) as pool:
         for capacity, replications in ((10_000, 8192), (100_000, 1024)):
-            cost[capacity] = compare(capacity, replications // scale, repeats, pool, cores)
+            cost[capacity] = compare(capacity, replications // scale, repeats, pool, used)
     replications = 64 // (4 if quick else 1)
     run_mfmc(1_000_000, replications, 0)
     cost[1_000_000] = seconds(run_mfmc, 1_000_000, replications, 1)[0] / replications

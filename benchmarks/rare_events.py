@@ -10,7 +10,6 @@ P(|tau_C(2) - T_C| > epsilon) beside its exact value; and the worth of control v
 from __future__ import annotations
 
 import argparse
-import os
 import time
 
 import jax
@@ -20,6 +19,7 @@ jax.config.update("jax_enable_x64", True)
 import numpy as np  # noqa: E402
 
 import mfmc  # noqa: E402
+from mfmc.cores import cores  # noqa: E402
 from mfmc.rare_events import rare_passage_probability, rare_sup_probability  # noqa: E402
 from mfmc.variance_reduction import controlled_hit_ratio  # noqa: E402
 
@@ -97,8 +97,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=style)
     parser.add_argument("--quick", action="store_true", help="an eighth of the paths")
     quick = parser.parse_args().quick
-    cores = len(os.sched_getaffinity(0))
-    print(f"jax {jax.__version__}, {jax.default_backend()}, {cores} cores, numpy {np.__version__}")
+    used = cores()
+    print(f"jax {jax.__version__}, {jax.default_backend()}, {used} cores, numpy {np.__version__}")
     rare(1000 if quick else 8000)
     controls(512 if quick else 4096)
 

@@ -28,6 +28,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mfmc.cores import cores
+
 JOBS = 20
 DEVICES = (1, 2, 4, 8)
 TRIVIAL = ["study=mean_field", "workload=scm", "capacities=[100]", "plots=false", "-m"]
@@ -146,7 +148,7 @@ def compiling(rounds: int) -> None:
 
 
 def weak_scaling(rounds: int, per_device: int) -> None:
-    print(f"weak scaling at N = 10^5, {per_device} replications a device, {len(os.sched_getaffinity(0))} cores")
+    print(f"weak scaling at N = 10^5, {per_device} replications a device, {cores()} cores")
     rates: dict[Any, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(rounds):

@@ -7,14 +7,13 @@ the estimators are unbiased whatever the tilts, and the tilts lie where the exac
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from mfmc.cores import on_cores
 from mfmc.errors import InputError
 from mfmc.rare_bounds import deviation_probabilities
 from mfmc.rare_paths import SortedPaths, TiltedConversations
@@ -119,8 +118,7 @@ def _estimate(
         seed = np.asarray(jax.random.key_data(jax.random.fold_in(key, batch)))
         return _batch(np.random.default_rng(seed), sampler, tilts, each, event)
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        weighted = np.stack(list(pool.map(one, range(batches))))
+    weighted = np.stack(on_cores(one, range(batches)))
     total, square = weighted.sum(), (weighted**2).sum()
     estimate = float(weighted.mean())
     error = float(weighted.std(ddof=1) / np.sqrt(weighted.size))

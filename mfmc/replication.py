@@ -5,7 +5,6 @@ Replication i draws from `fold_in(key, i)` alone, so chunks, devices and restart
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from mfmc.chunks import Chunks
+from mfmc.cores import cores
 from mfmc.errors import BufferOverflow
 
 #: f(arguments, replication indices, sizes) -> (pytree of arrays [indices, ..], overflow flags [indices])
@@ -96,7 +96,7 @@ class Replicator:
             return 1
         if self.threads:
             return self.threads
-        return len(os.sched_getaffinity(0)) if self.platform == "cpu" else 2
+        return cores() if self.platform == "cpu" else 2
 
     @property
     def platform(self) -> str:

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "mfmc"
 
 # Lowest first; a module may import from its own layer and from those below. The longest matching name counts.
 LAYERS = (
-    ("errors", "words", "accounting", "statistics", "buckets", "chunks", "replication", "config.ranges"),
+    ("errors", "words", "accounting", "statistics", "buckets", "chunks", "cores", "replication", "config.ranges"),
     ("laws",),
     ("workload",),
     ("marks", "conversations", "theory"),

@@ -10,21 +10,16 @@ import hashlib
 import os
 import platform
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from mfmc.config.schema import RuntimeSection
+from mfmc.cores import THREADS_VARIABLE
 from mfmc.errors import InputError
 
-_THREAD_VARIABLES = (
-    "PJRT_NPROC",
-    "NUMBA_NUM_THREADS",
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-)
+# Read by XLA, by mfmc's own threads (mfmc.cores) and by the libraries of NumPy, most of them when they start.
+_THREAD_VARIABLES = ("PJRT_NPROC", THREADS_VARIABLE, "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @contextmanager
@@ -33,8 +28,21 @@ def prepared(runtime: RuntimeSection) -> Iterator[None]:
 
     Raises InputError where the machine, or what this process has already started, does not allow it.
     """
-    _set_threads(runtime.threads)
-    _set_simulated_devices(runtime.devices)
+    wanted = _threads(runtime.threads) | _simulated_devices(runtime.devices)
+    before = {name: os.environ.pop(name) for name in wanted if name in os.environ}
+    os.environ.update(wanted)
+    try:
+        with _configured(runtime):
+            yield
+    finally:
+        for name in wanted:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+@contextmanager
+def _configured(runtime: RuntimeSection) -> Iterator[None]:
+    """The part of it that jax's configuration decides."""
     import jax
 
     wanted = {
@@ -69,24 +77,18 @@ def processor() -> str:
     return hashlib.sha256(features.encode()).hexdigest()[:8]
 
 
-def _set_threads(threads: int | None) -> None:
-    """Thread pools read their size when they start, hence the environment; numba's can also shrink later."""
-    if threads is None:
-        return
-    for name in _THREAD_VARIABLES:
-        os.environ[name] = str(threads)
-    if "numba" in sys.modules:
-        numba = sys.modules["numba"]
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+def _threads(threads: int | None) -> dict[str, str]:
+    """Environment for so many threads in every pool."""
+    return {} if threads is None else dict.fromkeys(_THREAD_VARIABLES, str(threads))
 
 
-def _set_simulated_devices(devices: int | None) -> None:
-    """Ask XLA for this many CPU devices; it reads the flag when jax first looks for devices."""
+def _simulated_devices(devices: int | None) -> dict[str, str]:
+    """Environment for so many CPU devices; XLA reads it when jax first looks for devices."""
     if devices is None:
-        return
+        return {}
     flag = "--xla_force_host_platform_device_count"
     others = re.sub(rf"{flag}=\d+", "", os.environ.get("XLA_FLAGS", ""))
-    os.environ["XLA_FLAGS"] = f"{others} {flag}={devices}".strip()
+    return {"XLA_FLAGS": f"{others} {flag}={devices}".strip()}
 
 
 def _check_devices(runtime: RuntimeSection) -> None:

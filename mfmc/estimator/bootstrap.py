@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from mfmc.cores import chunks, on_cores
 from mfmc.estimator.moments import with_unseen_turns
 from mfmc.laws.gaps import ExponentialGaps
 from mfmc.traces.table import Gaps
-from mfmc.traces.threads import chunks, on_cores
 
 MOST_CONVERSATIONS = 1 << 18
 UNITS = 2048

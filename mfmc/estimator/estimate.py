@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from mfmc.cores import on_cores
 from mfmc.errors import InputError
 from mfmc.estimator.bootstrap import GRID, Replicates, Units, interval
 from mfmc.estimator.gap_laws import KaplanMeier, SeenGaps, condensed, size_weighted, usable_gaps
@@ -23,7 +24,6 @@ from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps
 from mfmc.laws.recorded import RecordedConversations
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 from mfmc.traces.table import Trace
-from mfmc.traces.threads import on_cores
 from mfmc.workload import Workload
 
 LAWS = ("size_weighted", "kaplan_meier", "empirical", "posterior", "prior")

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from mfmc.accounting import ACCOUNTINGS, access_sizes, prompt_totals, running_sum
+from mfmc.cores import chunks, on_cores
 from mfmc.errors import InputError
 from mfmc.traces.order import before
 from mfmc.traces.table import ConversationTable
-from mfmc.traces.threads import chunks, on_cores
 from mfmc.workload import Workload
 
 CHUNK_TURNS = 1 << 15

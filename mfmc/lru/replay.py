@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..cores import cores
 from ..errors import InputError
 from .accesses import AccessStream, Moves
 
@@ -121,8 +121,7 @@ def replay_displacements(moves: Moves, capacity: int, by_block: bool) -> NDArray
 
 def over_spans(work: Callable[[int, int], Result], begin: int, end: int) -> list[Result]:
     """``work`` on equal spans of the accesses begin..end-1: a thread per core, but none for fewer than MIN_SPAN."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    edges = np.linspace(begin, end, min(cores, max((end - begin) // MIN_SPAN, 1)) + 1).astype(np.int64).tolist()
+    edges = np.linspace(begin, end, min(cores(), max((end - begin) // MIN_SPAN, 1)) + 1).astype(np.int64).tolist()
     if len(edges) == 2:
         return [work(begin, end)]
     with ThreadPoolExecutor(len(edges) - 1) as pool:

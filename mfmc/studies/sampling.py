@@ -57,8 +57,8 @@ def replicator(config: Settings, context: Context, advance: Any = None) -> Repli
     runtime = config.runtime
     devices = tuple(context.devices)
     return Replicator(
-        runtime.memory_gib, runtime.threads, runtime.chunk, devices if len(devices) > 1 else (), advance,
-        context.chunks, context.notice,
+        runtime.memory_gib, chunk=runtime.chunk, devices=devices if len(devices) > 1 else (), progress=advance,
+        chunks=context.chunks, notice=context.notice,
     )
 
 

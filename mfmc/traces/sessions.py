@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mfmc.cores import chunks, on_cores
 from mfmc.errors import InputError
 from mfmc.traces.clock import to_seconds
 from mfmc.traces.contexts import contexts
@@ -26,7 +27,6 @@ from mfmc.traces.prefix_chain import parents_by_hashes, root_of
 from mfmc.traces.repetitions import reject_repeated_chats, reject_repetitions, repeated_turns
 from mfmc.traces.staging import Draft
 from mfmc.traces.table import APPENDED, BRANCH, CONTEXTS, FIRST, REWRITTEN, SHORTENED, SHRUNK, Trace
-from mfmc.traces.threads import chunks, on_cores
 
 
 def assemble(draft: Draft, time_unit: str | None = None, fan_out_limit: int = 16) -> Trace:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from mfmc.cores import on_cores
 from mfmc.traces.rejections import Rejections
-from mfmc.traces.threads import on_cores
 
 MAXIMUM_TOKENS = 1_000_000_000
 KIND_NAMES = ("unknown", "human", "tool")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from mfmc.cores import cores
 from mfmc.errors import InputError
 from mfmc.traces.rejections import Rejections
 from mfmc.traces.source import Source
@@ -20,7 +21,9 @@ from mfmc.traces.staging import COUNTS, TEXTS, Draft, stage
 
 def connect() -> Any:
     """A connection to an in-memory duckdb, to be closed after use; temporary tables and views are its own."""
-    return _engine(os.getpid()).cursor()
+    connection = _engine(os.getpid()).cursor()
+    connection.execute(f"SET GLOBAL threads = {cores()}")
+    return connection
 
 
 @cache
