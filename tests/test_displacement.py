@@ -220,7 +220,7 @@ def test_results_are_bit_identical_however_they_are_run(how):
 
 def test_overflowing_buffers_are_enlarged_and_leave_no_trace(monkeypatch):
     reference = _run()
-    original, grown, needed = displacement._problem, displacement._Sizes.grown, []
+    original, grown, needed = displacement._problem, displacement.Sizes.grown, []
 
     def cramped(*args):
         problem, sizes = original(*args)
@@ -228,7 +228,7 @@ def test_overflowing_buffers_are_enlarged_and_leave_no_trace(monkeypatch):
         return problem, sizes._replace(shape=shape, buffer=sizes.buffer // 4)
 
     monkeypatch.setattr(displacement, "_problem", cramped)
-    monkeypatch.setattr(displacement._Sizes, "grown", lambda sizes: needed.append(sizes) or grown(sizes))
+    monkeypatch.setattr(displacement.Sizes, "grown", lambda sizes: needed.append(sizes) or grown(sizes))
     other = _run()
     assert needed
     for name in reference:
