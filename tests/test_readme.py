@@ -1,16 +1,20 @@
-"""Every command and every line of Python in the README runs; the two set-up lines are what CI does."""
+"""Every command and every line of Python in the README runs and gives the number beside it; what docstrings cite of
+THEORY.md is there; the two set-up lines are what CI does."""
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mfmc.cli import main
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"^    mfmc\b(.*)$", README, flags=re.MULTILINE)
 PYTHON = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
@@ -55,12 +59,44 @@ def test_command_of_the_readme(line, tmp_path, monkeypatch, request, capsys):
     assert list((tmp_path / "outputs").rglob("result.json"))
 
 
-def test_python_of_the_readme(capsys):
-    """All blocks in order, in one namespace."""
+def run(block: str, namespace: dict) -> None:
+    """Run one block; where a line's comment begins with a number, its value (the first of several) rounds to that."""
+    lines = block.splitlines()
+    for statement in ast.parse(block).body:
+        code = compile(ast.Module([statement], []), "README.md", "exec")
+        if not isinstance(statement, ast.Expr):
+            exec(code, namespace)
+            continue
+        value = eval(compile(ast.Expression(statement.value), "README.md", "eval"), namespace)
+        said = re.search(r"# (-?\d+(?:\.(\d+))?)", lines[statement.end_lineno - 1])
+        if said:
+            assert abs(np.ravel(value)[0] - float(said[1])) <= 0.51 * 10.0 ** -len(said[2] or ""), said.string
+
+
+def test_python_of_the_readme(request):
+    """All blocks in order, in one namespace; those that read a file where it is there."""
     namespace: dict = {}
     for block in PYTHON:
-        exec(compile(block, "README.md", "exec"), namespace)
-    assert namespace["paths"].sup.size == 512
+        for name, real in FILES.items():
+            if name in block:
+                block = block.replace(name, str(request.getfixturevalue("shared") / "traces" / real))
+        run(block, namespace)
+    assert namespace["estimate"].low < namespace["estimate"].hit_ratio < namespace["estimate"].high
+
+
+def test_a_wrong_number_in_the_readme_is_seen():
+    run("1 / 3  # 0.333, a third", {})
+    with pytest.raises(AssertionError):
+        run("1 / 3  # 0.334", {})
+
+
+def test_what_is_cited_of_the_theory_is_there():
+    sections = set(re.findall(r"^#+ (A|B\d+)\. ", (ROOT / "THEORY.md").read_text(), flags=re.MULTILINE))
+    cited = set()
+    for path in [*ROOT.glob("mfmc/**/*.py"), *ROOT.glob("conf/**/*.yaml"), *ROOT.glob("tests/*.py")]:
+        for first in re.findall(r"THEORY\s+(A\b|B\d+(?:(?:, | and |-)B\d+)*)", path.read_text()):
+            cited |= set(re.findall(r"A|B\d+", first))
+    assert len(cited) > 5 and cited <= sections, cited - sections
 
 
 def test_set_up_lines_are_what_ci_does():
