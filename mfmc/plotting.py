@@ -106,10 +106,25 @@ def band(axes: Axes, x: Any, low: Any, high: Any, index: int, name: str | None =
     axes.fill_between(x, low, high, color=COLORS[index % len(COLORS)], alpha=0.18, linewidth=0, label=name)
 
 
-def fitted_slope(axes: Axes, x: Any, slope: float, anchor: tuple[float, float], name: str) -> None:
-    """A power law y ~ x^slope through `anchor`, on log-log axes."""
+def power_law_line(axes: Axes, x: Any, exponent: float, start: float, name: str) -> None:
+    """start (x/x_0)^exponent as a reference, with its name beside it: several such lines look alike in a legend."""
     x = np.asarray(x, dtype=float)
-    reference(axes, x, anchor[1] * (x / anchor[0]) ** slope, name)
+    reference(axes, x, start * (x / x[0]) ** exponent, "_")
+    middle = x[0] ** 0.35 * x[-1] ** 0.65
+    axes.annotate(
+        name, (middle, start * (middle / x[0]) ** exponent), xytext=(4, 4), textcoords="offset points", fontsize=8.5
+    )
+
+
+def plain_log_scale(axes: Axes, which: str = "x") -> None:
+    """A logarithmic axis of few decades, labelled 0.1, 0.2, 0.5, 1, .."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def drawings(study: str) -> dict[str, Drawing]:

@@ -6,13 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, DASHES, MARKERS, band, fitted_slope, label, series
+from mfmc.plotting import COLORS, DASHES, MARKERS, band, label, power_law_line, series
 from mfmc.statistics import clopper_pearson
-
-_RATES = {
-    "mean deviation at a time": (-0.5, "$N^{-1/2}$, proven (19)"),
-    "mean sup": (-1 / 3, "$N^{-1/3}$, proven (20)"),
-}
 
 
 def capacities(result: Any, prefix: str) -> list[int]:
@@ -81,7 +76,7 @@ def draw_convergence(figure: Any, result: Any) -> None:
     found = np.array(capacities(result, "sup"), dtype=float)
     rates = {row["quantity"]: row for row in result.summary["rates"] if row.get("accounting") == _first(result)}
     kinds = {"mean sup": ("sup", lambda x: x), "mean deviation at a time": ("deviation", lambda x: x[:, -1])}
-    words, as_square_root = [], True
+    words, as_square_root, highest = [], True, 0.0
     for i, (quantity, (kind, pick)) in enumerate(kinds.items()):
         samples = [pick(result.arrays[f"{kind}_{int(c)}"]) for c in found]
         mean = np.array([s.mean() for s in samples])
@@ -89,16 +84,17 @@ def draw_convergence(figure: Any, result: Any) -> None:
         row = rates.get(quantity)
         name = quantity + (f": slope {row['slope']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" if row else "")
         series(axes, found, mean, name, i, low=mean - error, high=mean + error)
+        highest = max(highest, mean[0])
         if row:
             words.append(f"{row['slope']:.3f}")
             as_square_root &= row["low"] <= -0.5 <= row["high"]
-        exponent, proven = _RATES[quantity]
-        fitted_slope(axes, found, exponent, (found[0], mean[0] * (1.25 if quantity == "mean sup" else 0.8)), proven)
+    power_law_line(axes, found, -1 / 2, 1.4 * highest, "$N^{-1/2}$ of (19)")
+    power_law_line(axes, found, -1 / 3, 1.4 * highest, "$N^{-1/3}$ of (20)")
     axes.set(xscale="log", yscale="log")
     fall = "fall as" if as_square_root else "fall nearly as"
     finding = f"Both deviations {fall} $N^{{-1/2}}$: slopes {' and '.join(words)}" if words else "Mean deviations"
     label(axes, finding, "memory N (blocks)", "mean deviation of $D_N/N$ from d")
-    axes.legend()
+    axes.legend(loc="lower left")
 
 
 def _first(result: Any) -> str:

@@ -57,8 +57,10 @@ def _finding(result: Result) -> str:
         row = result.summary["estimates"][-1]
         return f"{row['capacity']:,} blocks will serve {row['hit_ratio']:.1%} of what is looked up"
     errors = [row["absolute_error"] for row in rows]
-    within = f"{max(errors):.3f} of the replay at {len(rows)} memories"
-    return f"The estimate is within {within} (mean {np.mean(errors):.3f})"
+    if len(rows) == 1:
+        return f"The estimate is within {errors[0]:.2g} of the replay at {rows[0]['capacity']:,} blocks"
+    within = f"{max(errors):.2g} of the replay at {len(rows)} memories"
+    return f"The estimate is within {within} (mean {np.mean(errors):.2g})"
 
 
 def gap_laws(figure: Figure, result: Result) -> None:

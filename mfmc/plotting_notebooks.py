@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, band, fitted_slope, label, look, reference, series
+from mfmc.plotting import COLORS, band, label, look, power_law_line, reference, series
 from mfmc.statistics import clopper_pearson, power_law
 
 if TYPE_CHECKING:
@@ -134,20 +134,12 @@ def draw_rates(
     for name, exponent in proven.items():
         power_law_line(axes, capacity, exponent, top, name)
     axes.set(xscale="log", yscale="log")
+    axes.yaxis.set_minor_formatter("")  # not 2, 3, 4, 6 times every power of ten
     label(
         axes, f"Everything falls like $N^{{-1/2}}$: slopes {', '.join(slopes)}",
         "memory N (blocks), arrival rate in proportion", "mean deviation (memories; of $\\tau_C$: in $T_C$)",
     )  # fmt: skip
     axes.legend(loc="lower left")
-
-
-def power_law_line(axes: Axes, x: np.ndarray, exponent: float, start: float, name: str) -> None:
-    """start (x/x_0)^exponent with its name beside the line, not in the legend."""
-    fitted_slope(axes, x, exponent, (x[0], start), "_")
-    middle = x[0] ** 0.35 * x[-1] ** 0.65
-    axes.annotate(
-        name, (middle, start * (middle / x[0]) ** exponent), xytext=(4, 4), textcoords="offset points", fontsize=8.5
-    )
 
 
 def draw_variance(figure: Figure, time: Any, exact: Any, envelope: Any) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, MARKERS, label, level, look, series
-from mfmc.plotting_notebooks import finding, power_law_line
+from mfmc.plotting import COLORS, MARKERS, label, level, look, plain_log_scale, power_law_line, series
+from mfmc.plotting_notebooks import finding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,7 +140,8 @@ def draw_plan(
     for target, size in plan.items():
         axes.annotate(f"{size:.3g} GiB", (size, target), xytext=(8, -10), textcoords="offset points", fontsize=8.5)
     level(axes, ceiling, f"reuse ceiling {ceiling:.3f}: no memory serves more")
-    axes.set(xscale="log", ylim=(0, 1.12 * ceiling))
+    plain_log_scale(axes)
+    axes.set_ylim(0, 1.12 * ceiling)
     target, size = list(plan.items())[-1]
     first, least = next(iter(plan.items()))
     label(
@@ -180,7 +181,7 @@ def draw_sensitivity(figure: Figure, gib: np.ndarray, changes: Mapping[str, np.n
     for i, (name, values) in enumerate(changes.items()):
         axes.plot(gib, 100 * values, label=f"1% more {name}", **look(i))
     axes.axhline(0, color="0.3", linewidth=0.8)
-    axes.set_xscale("log")
+    plain_log_scale(axes)
     first = next(iter(changes.values()))
     best = int(np.argmax(first))
     label(
@@ -203,7 +204,8 @@ def draw_costs(
         if not pays:
             _mark(axes, knees[price], COLORS[i])
     axes.axhline(1, color="0.35", linestyle=":", linewidth=1.1)
-    axes.set(xscale="log", ylim=(0.3, 1.6))
+    plain_log_scale(axes)
+    axes.set_ylim(0.3, 1.6)
     best = min(knees.values(), key=lambda knee: knee[1])
     label(
         axes, f"At the lowest price {best[0]:.0f} GiB save {1 - best[1]:.0%} of the cost",
@@ -222,5 +224,6 @@ def draw_curves(axes: Axes, gib: np.ndarray, curves: Mapping[str, np.ndarray]) -
     """Hit ratios against the memory, one curve for each name."""
     for i, (name, values) in enumerate(curves.items()):
         axes.plot(gib, values, label=name, **look(i))
-    axes.set(xscale="log", ylim=(0, None))
+    plain_log_scale(axes)
+    axes.set_ylim(bottom=0)
     axes.legend(loc="upper left")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mfmc.plotting import COLORS, DASHES, band, dots, label, level, look
+from mfmc.plotting import COLORS, DASHES, band, dots, label, level, look, plain_log_scale
 from mfmc.studies.result import Result
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def capacity(figure: Figure, result: Result) -> None:
                 *points, color=COLORS[i + 1], marker="sD^"[i], linestyle="none", markersize=6, label=name
             )
     level(axes, summary["reuse_ceiling"], f"reuse ceiling {summary['reuse_ceiling']:.3f}")
-    axes.set_xscale("log")
+    plain_log_scale(axes)
     axes.set_ylim(bottom=0)
     row = rows[-1]
     label(
@@ -63,7 +63,7 @@ def cost(figure: Figure, result: Result) -> None:
         if row["capacity"] > 0:
             axes.plot(row["gib"], row["cost"] / row["cost_without_cache"], marker="o", color=COLORS[i % 7])
     axes.axhline(1, color="0.35", linestyle=":", linewidth=1.1)
-    axes.set_xscale("log")
+    plain_log_scale(axes)
     axes.set_ylim(0, 2)
     paying = [row for row in knees if row["capacity"] > 0]
     if paying:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, MARKERS, Drawing, label, look, reference, series
+from mfmc.plotting import COLORS, MARKERS, Drawing, label, look, plain_log_scale, reference, series
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Tables = dict[str, list[dict[str, Any]]]
@@ -36,16 +35,6 @@ def _groups(rows: Iterable[dict], key: str) -> dict[Any, list[dict]]:
 
 def _column(rows: list[dict], key: str) -> np.ndarray:
     return np.array([row[key] for row in rows], dtype=float)
-
-
-def _plain_log_scale(axes: Axes) -> None:
-    """A logarithmic x axis of few decades, labelled 0.1, 0.2, 0.5, 1, .."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def errors_of_the_limit(figure: Figure, tables: Tables) -> None:
@@ -157,7 +146,7 @@ def looseness(figure: Figure, tables: Tables) -> None:
             ratio = [_times_too_large(row) for row in chosen]
             series(axes, _column(chosen, "epsilon"), ratio, f"N = {capacity:,}", i)
         axes.set(yscale="log")
-        _plain_log_scale(axes)
+        plain_log_scale(axes)
         label(axes, str(workload), _EPSILON, "bound (16), at most 1, over exact probability")
         axes.label_outer()
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=6)
@@ -195,7 +184,7 @@ def sup_looseness(figure: Figure, tables: Tables) -> None:
                 marker=MARKERS[i], mfc="white",
             )  # fmt: skip
         axes.set(yscale="log")
-        _plain_log_scale(axes)
+        plain_log_scale(axes)
         label(axes, str(workload), _EPSILON, "P(sup of the deviation > $\\varepsilon$)")
         axes.label_outer()
     panels[0].plot([], [], color="0.35", linestyle=":", marker="o", mfc="white", label="bound (17), where below 1")
@@ -248,7 +237,7 @@ def _hit_ratio_against(column: str, finding: str, x: str, scale: str) -> Callabl
         ceiling = sorted(next(iter(_groups(rows, "capacity").values())), key=lambda row: row[column])
         reference(axes, _column(ceiling, column), _column(ceiling, "reuse_ceiling"), "ceiling: all that returns")
         if scale == "log":
-            _plain_log_scale(axes)
+            plain_log_scale(axes)
         axes.set_ylim(bottom=0)
         label(axes, finding, x, f"hit ratio ({rows[0]['accounting']} accounting)")
         axes.legend()
@@ -280,7 +269,7 @@ def block_sizes(figure: Figure, tables: Tables) -> None:
                 f"Tails without a hash: blocks of {large} tokens serve {most[large]:.0%} at best, blocks of {small}"
                 f" serve {most[small]:.0%}"
             )
-        _plain_log_scale(axes)
+        plain_log_scale(axes)
         label(axes, f"{accounting} accounting", "memory (million tokens)", "hit ratio")
         axes.label_outer()
     panels[0].legend(title="a block has")

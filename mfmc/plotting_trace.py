@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mfmc.plotting import COLORS, label, level, reference, series
+from mfmc.plotting import COLORS, label, level, plain_log_scale, reference, series
 from mfmc.studies.result import Result
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def gaps(figure: Figure, result: Result) -> None:
 
 def dependence(figure: Figure, result: Result) -> None:
     """Mean increments by number of turns (Assumption B.2), and gaps by turn (B.4)."""
+    figure.set_size_inches(8.4, 3.8)
     left, right = figure.subplots(1, 2)
     sizes_test = result.summary["assumptions"]["size_independence"]
     rows = [row for row in sizes_test.get("by_turns", []) if row["later_blocks"] is not None]
@@ -82,7 +83,7 @@ def dependence(figure: Figure, result: Result) -> None:
     if rows:
         series(left, [row["turns"] for row in rows], [row["later_blocks"] for row in rows], "later turns", 1)
     ratio = sizes_test.get("ratio")
-    finding = "Sizes by length" if ratio is None else f"Reusable blocks: {ratio:.2f} x independence"
+    finding = "Sizes by length" if ratio is None else f"Reusable: {ratio:.2f} times what independent sizes give"
     label(left, finding, "turns of the conversation", "blocks a turn")
     left.set_ylim(bottom=0)
     if names:
@@ -91,11 +92,9 @@ def dependence(figure: Figure, result: Result) -> None:
     if by_turn:
         series(right, [r["turn"] for r in by_turn], [r["mean"] for r in by_turn], "mean", 0)
         series(right, [r["turn"] for r in by_turn], [r["median"] for r in by_turn], "median", 1)
-        right.set_yscale("log")
+        plain_log_scale(right, "y")
         right.legend()
-        label(
-            right, f"Gaps by turn: {_spread(by_turn):.2g}-fold in the median", "gap follows turn", "gap (s)"
-        )
+        label(right, f"The median gap varies {_spread(by_turn):.2g}-fold by turn", "gap follows turn", "gap (s)")
     else:
         right.text(0.5, 0.5, "no gaps in the file", ha="center", transform=right.transAxes)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, DASHES, MARKERS, fitted_slope, label, look, series
+from mfmc.plotting import COLORS, DASHES, MARKERS, label, look, power_law_line, series
 from mfmc.plotting_characteristic_time import FIGURES as PASSAGES
 from mfmc.plotting_displacement import FIGURES as DISPLACEMENT
 
@@ -22,8 +22,12 @@ def draw_hit_ratio(figure: Any, result: Any) -> None:
     for i, accounting in enumerate(accountings):
         chosen = sorted((r for r in rows if r["accounting"] == accounting), key=lambda r: r["capacity"])
         capacity = np.array([r["capacity"] for r in chosen], dtype=float)
-        left.plot(capacity, [r["exact"] for r in chosen], label=f"{accounting}: exact", **look(i, marker=False))
-        left.axhline(chosen[-1]["mean_field"], color=COLORS[i], linestyle=":", linewidth=1)
+        exact, limit = np.array([r["exact"] for r in chosen]), chosen[-1]["mean_field"]
+        # Between the capacities N (h(N) - limit) is interpolated: it varies little, while h(N) bends.
+        fine = np.geomspace(capacity[0], capacity[-1], 200)
+        between = limit + np.interp(np.log(fine), np.log(capacity), capacity * (exact - limit)) / fine
+        left.plot(fine, between, label=f"{accounting}: exact", **look(i, marker=False))
+        left.axhline(limit, color=COLORS[i], linestyle=":", linewidth=1)
         for j, (name, words) in enumerate((("conditional", "Monte Carlo"), ("replay", "LRU replay"))):
             found = [(r["capacity"], r[name]) for r in chosen if r.get(name)]
             if found:
@@ -47,9 +51,9 @@ def draw_hit_ratio(figure: Any, result: Any) -> None:
         marker=MARKERS[2], label="standard error of the simulation",
     )
     if capacity.size > 1:
-        fitted_slope(right, capacity, -1, (capacity[0], 1.8 * off["mean_field"][0]), "$N^{-1}$")
+        power_law_line(right, capacity, -1, 1.8 * off["mean_field"][0], "$N^{-1}$")
         if off["refined"][0] > 0:
-            fitted_slope(right, capacity, -2, (capacity[0], 2.5 * off["refined"][0]), "$N^{-2}$")
+            power_law_line(right, capacity, -2, 2.5 * off["refined"][0], "$N^{-2}$")
     right.set(xscale="log", yscale="log")
     gain = off["mean_field"][0] / max(off["refined"][0], 1e-16)
     label(
