@@ -252,6 +252,15 @@ def test_recorded_gaps_with_thousands_of_knots():
     assert exact == pytest.approx(brute_hit_ratio(workload, 90, "whole", 10.0), abs=1e-10)
 
 
+def test_recorded_gaps_of_long_conversations():
+    """Half of the gaps within 1% of 1: the curve bends there, and is sampled closer."""
+    rng = np.random.default_rng(1)
+    gaps = EmpiricalGaps(np.concatenate([rng.lognormal(size=40), rng.uniform(0.99, 1.01, 40)]))
+    workload = Workload(0.6, gaps, GeometricTurns(0.9, 30), ConstantBlocks(3, 4))
+    exact = hit_ratio_exact(workload, 150, "practical")
+    assert exact == pytest.approx(brute_hit_ratio(workload, 150, "practical", 12.0), abs=1e-5)
+
+
 def test_blocks_that_almost_lie_on_a_coarser_lattice():
     """Sizes are multiples of 5 but for one in 10^4: the characteristic function comes back at 2 pi / 5."""
     almost = EmpiricalBlocks((0, 0, 0, 0, 0.9999, 0.0001), (0, 0, 0, 0, 0.9999, 0.0001))

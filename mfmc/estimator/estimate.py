@@ -30,8 +30,8 @@ LAWS = ("size_weighted", "kaplan_meier", "empirical", "posterior", "prior")
 DEFAULT_ACCOUNTING = "token"
 FEWEST_CONTINUED = 5e-4  # of the conversations; below, there is nothing to estimate
 #: The exact law is computed where the most turns times the most blocks of a conversation are no more: one
-#: value takes half a minute there.
-EXACT_CELLS, EXACT_KNOTS, EXACT_CONVERSATIONS = 2_000_000, 128, 20_000
+#: value takes some ten seconds and a gigabyte there.
+EXACT_CELLS, EXACT_KNOTS, EXACT_CONVERSATIONS = 4_000_000, 128, 20_000
 
 
 class NoGaps(InputError):
@@ -243,31 +243,36 @@ class TraceEstimator:
         most_turns = int(self.sums.turns.max())
         largest = int(self.sums.blocks["whole"][0].max())
         if most_turns * largest > EXACT_CELLS:
-            return f"conversations of up to {most_turns:,} turns and {largest:,} blocks (it would take minutes)"
+            return f"conversations of up to {most_turns:,} turns and {largest:,} blocks (too much to compute)"
         return None
 
+    def exact_workload(self, law: str | None = None) -> Workload:
+        """The trace's conversations with at most EXACT_KNOTS points of a law: what the exact law is computed of."""
+        name = law or self.default_law
+        if name not in self._exact:
+            gaps = self._law(name)
+            if isinstance(gaps, EmpiricalGaps):
+                gaps = condensed(gaps, EXACT_KNOTS)
+            self._exact[name] = Workload(self.arrival_rate, gaps, conversations=self.conversations)
+        return self._exact[name]
+
+    @cached_property
+    def _exact(self) -> dict[str, Workload]:
+        return {}
+
     def finite_size_correction(self, capacity: float, accounting: str, law: str | None = None) -> float:
-        """Exact h(N) minus its mean field, for this trace's conversations and at most 128 points of F; blocks
-        of a content leave one by one, the deepest first, as a cache of blocks has it.
+        """h(N) - h_inf: what the mean field misses at this N (THEORY B4). Blocks of a content leave one by one, the
+        deepest first, as a cache of blocks has it.
 
         Raises InputError where `exact_refused` says why not.
         """
+        from mfmc.theory.compound_poisson import hit_ratio_exact
+
         if self.exact_refused:
             raise InputError(f"the exact law is not computed for {self.exact_refused}")
-        gaps = self._law(law)
-        if isinstance(gaps, EmpiricalGaps):
-            gaps = condensed(gaps, EXACT_KNOTS)
-        return finite_size_correction(
-            Workload(self.arrival_rate, gaps, conversations=self.conversations), capacity, accounting
-        )
-
-
-def finite_size_correction(workload: Workload, capacity: float, accounting: str) -> float:
-    """h(N) - h_inf: what the mean field misses at this N (THEORY B4)."""
-    from mfmc.theory.compound_poisson import hit_ratio_exact
-
-    exact = hit_ratio_exact(workload, capacity, accounting, eviction="block")
-    return float(exact - hit_ratio(workload, capacity, accounting))
+        workload = self.exact_workload(law)
+        exact = hit_ratio_exact(workload, capacity, accounting, eviction="block")
+        return float(exact - hit_ratio(workload, capacity, accounting))
 
 
 def estimate_hit_ratio(

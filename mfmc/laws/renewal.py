@@ -21,7 +21,7 @@ from mfmc.errors import InputError
 from mfmc.laws.gap_law import GapLaw
 from mfmc.laws.gaps import ExponentialGaps, GammaGaps
 from mfmc.laws.log_mesh import NODES, LogMesh, tail
-from mfmc.laws.renewal_measure import solve_measure
+from mfmc.laws.renewal_measure import measure_error, solve_measure
 from mfmc.laws.renewal_solution import NEGLIGIBLE, Solution, iterate
 
 TOLERANCE = 2e-13
@@ -32,6 +32,9 @@ MOST_PANELS = 128
 
 MOST_KINKS = 64
 """Edges spent on the kinks of G_1, G_2, ...; a law with more breakpoints than fit is treated as a measure."""
+
+FOLLOWED = 3
+"""Orders k whose kinks have to fit in."""
 
 STEPS = 16.0 ** -np.arange(1, 9)
 """Where to cut an integral below t/2, as shares of t/2."""
@@ -68,7 +71,16 @@ def iterated_error(gaps: GapLaw, times: Any, count: int) -> float:
     gaps, times = gaps.concrete(), _checked(times, count)
     if count <= 2 or not times.size or times.max() == 0 or isinstance(gaps, ExponentialGaps | GammaGaps):
         return 1e-12
-    return _solve(gaps, _horizon(gaps, times), count).error
+    solution = _solve(gaps, _horizon(gaps, times), count)
+    return measure_error(gaps, solution) if np.isnan(solution.error) else solution.error
+
+
+def follows_kinks(gaps: GapLaw, horizon: float) -> bool:
+    """Whether the G_k up to `horizon` are smooth between the edges of a mesh; else they are solved for to about 1e-5 of
+    t only.
+    """
+    gaps = gaps.concrete()
+    return _kinks(gaps, _lowest(gaps, horizon), horizon)[1] >= FOLLOWED
 
 
 def _checked(times: Any, count: int) -> np.ndarray:
@@ -100,11 +112,11 @@ def _gamma_integrals(gaps: Any, times: np.ndarray, count: int) -> np.ndarray:
     return np.where(order == 0, times, np.maximum(integrals, 0.0))
 
 
-@functools.lru_cache(maxsize=8)
+@functools.lru_cache(maxsize=16)
 def _solve(gaps: GapLaw, horizon: float, count: int) -> Solution:
-    low = min(float(gaps.quantile(NEGLIGIBLE)), horizon / 2)
+    low = _lowest(gaps, horizon)
     kinks, orders = _kinks(gaps, low, horizon)
-    if orders < 3:
+    if orders < FOLLOWED:
         return solve_measure(gaps, low, horizon, count)
     mesh = _resolve(gaps, LogMesh(np.union1d([low, horizon], kinks)))
     while True:
@@ -118,6 +130,11 @@ def _solve(gaps: GapLaw, horizon: float, count: int) -> Solution:
             error = (worst.max() + _quadrature_error(gaps, mesh, operator) + 2 * NEGLIGIBLE) * spread
             return solution.with_error(error)
         mesh = mesh.split(split)
+
+
+def _lowest(gaps: GapLaw, horizon: float) -> float:
+    """Where a mesh begins."""
+    return min(float(gaps.quantile(NEGLIGIBLE)), horizon / 2)
 
 
 def _kinks(gaps: GapLaw, low: float, horizon: float) -> tuple[np.ndarray, int]:

@@ -24,11 +24,16 @@ CHUNK = 16
 """Nodes whose rows of the operator are computed at a time."""
 
 
-def solve_measure(gaps: Any, low: float, horizon: float, count: int) -> Solution:
-    """G_k on [low, horizon]; the error is the difference from half as many panels and points."""
-    coarse, fine = (_solve(gaps, _even_mesh(low, horizon, panels), count) for panels in (PANELS // 2, PANELS))
-    nodes = fine.mesh.nodes.ravel()
-    return fine.with_error((np.abs(fine.at(nodes) - coarse.at(nodes))[2:] / nodes).max())
+def solve_measure(gaps: Any, low: float, horizon: float, count: int, panels: int = PANELS) -> Solution:
+    """G_k on [low, horizon]; its error is not known yet, see `measure_error`."""
+    return _solve(gaps, _even_mesh(low, horizon, panels), count)
+
+
+def measure_error(gaps: Any, fine: Solution) -> float:
+    """The largest error of H_k, which is the difference from half as many panels and points."""
+    edges, nodes = fine.mesh.edges, fine.mesh.nodes.ravel()
+    coarse = solve_measure(gaps, edges[0], edges[-1], len(fine.shares), PANELS // 2)
+    return float((np.abs(fine.at(nodes) - coarse.at(nodes))[2:] / nodes).max())
 
 
 def _even_mesh(low: float, horizon: float, panels: int) -> LogMesh:

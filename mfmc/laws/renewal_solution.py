@@ -42,7 +42,9 @@ def iterate(gaps: GapLaw, mesh: LogMesh, operator: np.ndarray, count: int) -> So
     shares = np.zeros((count, nodes.size))
     shares[0], shares[1] = 1, 1 - gaps.residence(nodes) / nodes
     for k in range(2, count):
-        if shares[k - 1].max() < NEGLIGIBLE**2:
+        seen = np.flatnonzero(shares[k - 1] > NEGLIGIBLE**2)
+        if not seen.size:
             break
-        shares[k] = operator @ shares[k - 1]
+        later = slice(seen[0], None)  # H_{k+1}(t) takes H_k at times before t only
+        shares[k, later] = operator[later, later] @ shares[k - 1, later]
     return Solution(mesh, shares.reshape(count, mesh.panels, NODES), np.nan)

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mfmc.estimator.bootstrap import Replicates
-from mfmc.estimator.estimate import EXACT_KNOTS
-from mfmc.estimator.gap_laws import condensed
-from mfmc.laws.gaps import EmpiricalGaps
 from mfmc.models import KVModel
 from mfmc.planning import cache_bytes
 from mfmc.studies.context import Context
@@ -92,8 +89,6 @@ def of_trace(config: Any, model: KVModel, context: Context) -> Planned:
     estimator = trace_estimator(config.trace, config.plan, config.plan.replicates, context, "plan")
     law = estimator.laws[estimator.default_law]
     full = Workload(estimator.arrival_rate, law, conversations=estimator.conversations)
-    small = condensed(law, EXACT_KNOTS) if isinstance(law, EmpiricalGaps) else law
-    exact = Workload(estimator.arrival_rate, small, conversations=estimator.conversations)
     if estimator.exact_refused:
         context.notes.append(f"the finite-N correction is left out: {estimator.exact_refused}")
     accounting = (config.accountings or ["token"])[-1]
@@ -104,7 +99,7 @@ def of_trace(config: Any, model: KVModel, context: Context) -> Planned:
         f" {estimator.arrival_rate:.4g} a second,"
         f" gaps by the {estimator.default_law.replace('_', '-')} law",
         workload=workload,
-        exact_workload=None if estimator.exact_refused else exact,
+        exact_workload=None if estimator.exact_refused else estimator.exact_workload(),
         bytes_of=cache_bytes(model, estimator.sums.block_tokens, full, workload, accounting),
         accounting=accounting,
         eviction="block",

@@ -30,7 +30,8 @@ def hit_ratio_exact(
     leaves whole, as above, or a ``block`` at a time, the deepest first, where the i-th block of a content
     stays while D_N(t) <= N - i: sum_r r a(r) P(D <= N - r) becomes sum_i P(D <= N - i) sum_{r >= i} a(r).
     Absolute error below 1e-11; for practical and token accounting under gap laws without closed F^{*k}, plus
-    about f(T_C) T_C times `mfmc.laws.renewal.iterated_error` (1e-12 for smooth laws).
+    about f(T_C) T_C times `mfmc.laws.renewal.iterated_error` (1e-12 for smooth laws, 1e-5 for recorded gaps; with
+    more than some 20 turns, recorded gaps add up to 1e-5).
     """
     if not capacity > 0:
         raise InputError(f"capacity={capacity!r}: expected a positive number of blocks")

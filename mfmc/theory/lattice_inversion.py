@@ -21,6 +21,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.fft import fft, next_fast_len
 
+from mfmc.laws.renewal import follows_kinks
 from mfmc.theory.chernoff import TailTable
 from mfmc.theory.displacement_law import DisplacementLaw
 
@@ -37,7 +38,9 @@ _CHUNK = 4_000_000
 _TERMS = 14
 
 #: Times between which the jump measure is interpolated where it has more rows than that; see `_rows`.
-_SAMPLES = 24
+SAMPLES = 24
+_COSINES = np.cos(np.pi * (np.arange(SAMPLES) + 0.5) / SAMPLES)
+_SIGNS = (-1.0) ** np.arange(SAMPLES) * np.sqrt(1 - _COSINES**2)
 
 #: Length up to which an FFT costs next to nothing.
 _SHORT = 2**18
@@ -50,7 +53,8 @@ class LatticeInversion:
     """sum_i weights[i] P(D_N(t) / span + offsets[i] <= y), for t in [first, last] and y in [low, high].
 
     `tails` bounds the law of D_N(t) / span + Q, Q drawn from the weights. Jumps above the `largest` of the
-    law are counted as never fitting in. Absolute error about 1e-14 times the total weight.
+    law are counted as never fitting in. Absolute error about 1e-14 times the total weight: at every t where
+    `everywhere` is true, else at `sample_times` alone.
     """
 
     def __init__(
@@ -69,7 +73,7 @@ class LatticeInversion:
         points = law.support // self._span
         nodes = candidate_nodes(points, law.intensity(narrow)[0], period)
         jumps = float(law.intensity(wide).sum())
-        rows, self._shares = _rows(law, *times)
+        rows, self._shares, self.everywhere = _rows(law, *times)
         centred = centred_sums(points, rows, nodes, period, jumps)
         alive = -(self._shares(np.array(times[:1]), narrow) @ centred.real)[0] < _NEGLIGIBLE
         nodes, centred = nodes[alive], centred[:, alive]
@@ -96,30 +100,43 @@ class LatticeInversion:
         return inside * np.exp(-self._law.killing(integrals))
 
 
-def _rows(law: DisplacementLaw, first: float, last: float) -> tuple[np.ndarray, Callable]:
-    """Rows [k, n], and the function (times, integrals) -> shares [times, k] with m_t = shares @ rows.
+def sample_times(first: float, last: float) -> np.ndarray:
+    """Chebyshev points of [first, last]: float64 [SAMPLES]."""
+    return (first + last + (last - first) * _COSINES) / 2
 
-    The rows are the coefficients of the G_k; where those are many (one per turn), m_t is interpolated in t
-    between the measures at a few times instead, provided that this gives all G_k to 1e-13.
+
+def sample_shares(first: float, last: float, times: np.ndarray) -> np.ndarray:
+    """Weights [times, SAMPLES] that take values at `sample_times` to those of the polynomial through them."""
+    distance = np.subtract.outer((2 * times - first - last) / (last - first), _COSINES)
+    terms = _SIGNS / np.where(distance == 0, 1e-300, distance)
+    return terms / terms.sum(axis=1, keepdims=True)
+
+
+def roughness(values: np.ndarray) -> float:
+    """About what the polynomial through values at `sample_times` is off by: its highest Chebyshev coefficients."""
+    highest = np.cos(np.multiply.outer(np.arange(SAMPLES - 4, SAMPLES), np.arccos(_COSINES)))
+    return 4 / SAMPLES * float(np.abs(highest @ values).max())
+
+
+def _rows(law: DisplacementLaw, first: float, last: float) -> tuple[np.ndarray, Callable, bool]:
+    """Rows [k, n], the function (times, integrals) -> shares [times, k] with m_t = shares @ rows, and whether it is
+    exact at all times.
+
+    The rows are the coefficients of the G_k; where those are many (one per turn), m_t at a few times instead,
+    between which it is interpolated, provided that this gives all G_k to 1e-13, or that the G_k have more kinks
+    than their own solution follows.
     """
-    direct = law.coefficients, lambda times, integrals: integrals.T
-    if law.coefficients.shape[0] <= _SAMPLES or first == last:
+    direct = law.coefficients, lambda times, integrals: integrals.T, True
+    if law.coefficients.shape[0] <= SAMPLES or first == last:
         return direct
-    cosines = np.cos(np.pi * (np.arange(_SAMPLES) + 0.5) / _SAMPLES)
-    signs = (-1.0) ** np.arange(_SAMPLES) * np.sqrt(1 - cosines**2)
-
-    def shares(times: np.ndarray, integrals: np.ndarray | None = None) -> np.ndarray:
-        """Barycentric Lagrange weights of the sample times."""
-        distance = np.subtract.outer((2 * times - first - last) / (last - first), cosines)
-        terms = signs / np.where(distance == 0, 1e-300, distance)
-        return terms / terms.sum(axis=1, keepdims=True)
-
-    samples = law.integrals((first + last + (last - first) * cosines) / 2)
-    between = np.linspace(first, last, 2 * _SAMPLES + 1)
+    samples = law.integrals(sample_times(first, last))
+    between = np.linspace(first, last, 2 * SAMPLES + 1)
     truth = law.integrals(between)
-    if np.abs(shares(between) @ samples.T - truth.T).max() > 1e-13 * truth.max():
+    error = np.abs(sample_shares(first, last, between) @ samples.T - truth.T).max()
+    everywhere = bool(error <= 1e-13 * truth.max())
+    if not everywhere and follows_kinks(law.workload.gaps, last):
         return direct
-    return samples.T @ law.coefficients, shares
+    return samples.T @ law.coefficients, lambda times, _: sample_shares(first, last, times), everywhere
 
 
 def angles(nodes: np.ndarray, period: int) -> np.ndarray:
