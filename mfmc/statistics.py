@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import betainccinv, betaincinv, ndtri, stdtrit
 
 
 class Estimate(NamedTuple):
@@ -37,8 +37,8 @@ def clopper_pearson(successes: ArrayLike, trials: int, level: float = 0.95) -> I
     k = np.asarray(successes, dtype=float)
     tail = (1 - level) / 2
     with np.errstate(invalid="ignore"):
-        low = np.where(k > 0, stats.beta.ppf(tail, k, trials - k + 1), 0.0)
-        high = np.where(k < trials, stats.beta.isf(tail, k + 1, trials - k), 1.0)
+        low = np.where(k > 0, betaincinv(k, trials - k + 1, tail), 0.0)
+        high = np.where(k < trials, betainccinv(k + 1, trials - k, tail), 1.0)
     return Interval(k / trials, low, high)
 
 
@@ -85,9 +85,9 @@ def power_law(x: ArrayLike, y: ArrayLike, standard_error: ArrayLike) -> Slope:
     centre = np.average(u, weights=weight)
     spread = weight @ (u - centre) ** 2
     slope = weight @ ((u - centre) * v) / spread
-    half = stats.norm.isf(0.025) / np.sqrt(spread)
+    half = -ndtri(0.025) / np.sqrt(spread)
     if u.size > 2:
         residual = v - np.average(v, weights=weight) - slope * (u - centre)
         scatter = np.sqrt(weight @ residual**2 / (u.size - 2) / spread)
-        half = max(half, stats.t.isf(0.025, u.size - 2) * scatter)
+        half = max(half, -stdtrit(u.size - 2, 0.025) * scatter)
     return Slope(float(slope), float(slope - half), float(slope + half))

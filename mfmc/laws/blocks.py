@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr, ndtri
 
 from mfmc.errors import InputError
 from mfmc.laws.pmf import pmf_from_one
@@ -116,7 +116,9 @@ class PoissonBlocks(BlockLaw):
 
     def increment_pmf(self, turn: int, turns: int) -> np.ndarray:
         minimum = self.first_minimum if turn == 1 else self.later_minimum
-        law = stats.poisson(self.parameter(turn, turns))
+        from scipy.stats import poisson  # takes as long to import as JAX
+
+        law = poisson(self.parameter(turn, turns))
         pmf = np.zeros(minimum + int(law.isf(LOST_MASS)) + 2)
         pmf[minimum:] = law.pmf(np.arange(pmf.size - minimum))
         return pmf / pmf.sum()
@@ -132,7 +134,7 @@ class GeometricBlocks(BlockLaw):
             return np.array([0.0, 1.0])
         last = max(1, math.ceil(math.log(LOST_MASS) / math.log1p(-1 / mean)))
         pmf = np.zeros(last + 1)
-        pmf[1:] = stats.geom.pmf(np.arange(1, last + 1), 1 / mean)
+        pmf[1:] = (1 - 1 / mean) ** np.arange(last) / mean
         return pmf / pmf.sum()
 
     def mgf_abscissa(self, turn: int = 2, turns: int = 2) -> float:
@@ -162,11 +164,11 @@ class LognormalBlocks(BlockLaw):
                self.maximum, "a whole number of at least 1, or null")
 
     def _pmf_of_scale(self, log_scale: float) -> np.ndarray:
-        last = math.ceil(math.exp(log_scale + self.sigma * stats.norm.isf(LOST_MASS)))
+        last = math.ceil(math.exp(log_scale + self.sigma * -ndtri(LOST_MASS)))
         if self.maximum is not None:
             last = min(last, self.maximum)
         edges = np.arange(1, last + 1)
-        cdf = stats.norm.cdf((np.log(edges) - log_scale) / self.sigma)
+        cdf = ndtr((np.log(edges) - log_scale) / self.sigma)
         cdf[-1] = 1.0
         return np.diff(np.concatenate(([0.0, 0.0], cdf)))
 

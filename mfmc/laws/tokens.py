@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtr
 
 from mfmc.errors import InputError
 from mfmc.laws.conversations import ConversationLaw, _practical_jumps, _whole_jumps, convolve, turn_pmf
@@ -79,7 +79,7 @@ class LognormalTokens(TokenLaw):
 
     def pmf(self) -> np.ndarray:
         scale = math.log(self.mean) - self.sigma**2 / 2
-        cdf = stats.norm.cdf((np.log(np.arange(1, self.maximum + 1)) - scale) / self.sigma)
+        cdf = ndtr((np.log(np.arange(1, self.maximum + 1)) - scale) / self.sigma)
         pmf = np.diff(np.concatenate(([0.0, 0.0], cdf)))
         return pmf / pmf.sum()
 

@@ -11,7 +11,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from mfmc.errors import InputError
 from mfmc.laws.pmf import checked_probabilities, pmf_from_one
@@ -124,7 +123,9 @@ class NegativeBinomialTurns(TurnLaw):
         return excess * success / (1 - success), success
 
     def pmf(self) -> np.ndarray:
-        return _cut(self.minimum, stats.nbinom(*self._parameters()), self.maximum)
+        from scipy.stats import nbinom  # takes as long to import as JAX
+
+        return _cut(self.minimum, nbinom(*self._parameters()), self.maximum)
 
     def generating_radius(self) -> float:
         return math.inf if self.maximum is not None else 1 / (1 - self._parameters()[1])
@@ -159,9 +160,11 @@ class PoissonTurns(TurnLaw):
         _check(mean >= minimum, "mean", mean, f"at least the minimum, {minimum}")
 
     def pmf(self) -> np.ndarray:
+        from scipy.stats import poisson  # takes as long to import as JAX
+
         if self.mean_turns == self.minimum:
             return FixedTurns(self.minimum).pmf()
-        return _cut(self.minimum, stats.poisson(self.mean_turns - self.minimum), None)
+        return _cut(self.minimum, poisson(self.mean_turns - self.minimum), None)
 
 
 @dataclass(frozen=True)
