@@ -60,7 +60,7 @@ class GeometricTokens(TokenLaw):
 
     def pmf(self) -> np.ndarray:
         pmf = np.zeros(self.maximum + 1)
-        pmf[1:] = stats.geom.pmf(np.arange(1, self.maximum + 1), 1 / self.mean)
+        pmf[1:] = (1 - 1 / self.mean) ** np.arange(self.maximum) / self.mean
         return pmf / pmf.sum()
 
 
