@@ -11,10 +11,18 @@ os.environ["XLA_FLAGS"] = (
     f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0"
 ).strip()
 
+import hypothesis
 import jax
 import pytest
 
 jax.config.update("jax_enable_x64", True)
+
+# The same examples every time, however long they take: no test fails for a slow machine or an unlucky draw.
+# (`--hypothesis-profile=default` looks for new ones.)
+hypothesis.settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ def turns_of(lists):
 
 
 @given(conversations, st.integers(1, 16))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_every_accounting_equals_the_table_turn_by_turn(talks, k):
     turn = turns_of(talks)
     prompt, response = flat([[p for p, _ in c] for c in talks]), flat([[r for _, r in c] for c in talks])

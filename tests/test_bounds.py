@@ -186,7 +186,7 @@ def test_chernoff_is_exponential_where_the_paper_is_polynomial():
     late=st.floats(1.001, 3),
     accounting=st.sampled_from(["whole", "practical"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_best_bound_is_the_least_and_above_the_distance(share, theta_share, truncation, late, accounting):
     workload, capacity, best = _best(accounting)
     center = characteristic_time(workload, capacity, accounting)

@@ -36,7 +36,7 @@ def served(design, decoder, budget, stream):
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(stream=requests, budget=budgets)
 def test_invariants_on_random_prompts(design, stream, budget):
     store = make_store(design, budget, BOUNDS, SCOPES)
@@ -51,7 +51,7 @@ def test_invariants_on_random_prompts(design, stream, budget):
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(stream=requests, budget=budgets)
 def test_bookkeeping_decoder_gives_the_same_log(design, stream, budget):
     def log(decoder):
@@ -88,7 +88,7 @@ def disagreements(store_class, stream, budget):
     return replay(header, budget, records)[1]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(stream=requests, budget=budgets)
 def test_every_checkpoint_is_the_lru_of_the_audit(stream, budget):
     assert disagreements(EveryCheckpoint, stream, budget) == []
@@ -117,7 +117,7 @@ def test_the_audit_catches_mutants(mutant):
     assert any(disagreements(mutant, stream, budget) for budget in exact)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(stream=requests, budget=budgets)
 def test_shared_blocks_never_leave_an_orphan(stream, budget):
     store = make_store("shared_blocks", budget, BOUNDS, SCOPES)
@@ -128,7 +128,7 @@ def test_shared_blocks_never_leave_an_orphan(stream, budget):
             assert all((signature, scope, prefix[: 8 * b]) in store.entries for b in shorter)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(stream=requests, budget=budgets)
 def test_value_per_byte_tracks_exactly_what_is_resident(stream, budget):
     store = ValuePerByte(budget, BOUNDS, SCOPES)

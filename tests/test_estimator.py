@@ -63,7 +63,7 @@ def test_means_that_contradict_each_other_are_refused(change):
         partial_workload(1.5, ExponentialGaps(135.0), **(PAPER | change))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(1, 400), st.integers(0, 400)), min_size=1, max_size=5),

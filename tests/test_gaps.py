@@ -136,7 +136,7 @@ def test_quantiles_invert_in_both_tails(law):
     np.testing.assert_allclose(law.quantile(1 - small[24:]), law.upper_quantile(small[24:]), rtol=1e-13)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     shape=st.floats(0.15, 50),
     mean=st.floats(1e-6, 1e6),

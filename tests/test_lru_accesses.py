@@ -15,7 +15,7 @@ rows = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(1, 9
 
 
 @given(rows)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_order_and_links(table):
     time, owner, _ = (np.array(column) for column in zip(*table, strict=True))
     stream = accesses_from_arrays(time, owner, new=np.ones(len(table), int))
@@ -33,7 +33,7 @@ def test_order_and_links(table):
 
 
 @given(rows, st.integers(1, 16))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_sizes_are_the_sequences_of_the_accounting(table, k):
     time, owner, added = (np.array(column) for column in zip(*table, strict=True))
     order = np.lexsort((time, owner))

@@ -43,7 +43,7 @@ def literal(stream, capacity, refresh, keep_last):
 
 
 @given(streams(), st.sampled_from((0, 1, 6, 15, 30, 1000)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_fifo_and_clairvoyant_are_their_lists(stream, capacity):
     lists = (("lru", True, True), ("fifo", False, True), ("clairvoyant", True, False))
     for policy, refresh, keep_last in lists:
@@ -52,7 +52,7 @@ def test_fifo_and_clairvoyant_are_their_lists(stream, capacity):
 
 
 @given(streams(), st.integers(1, 40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_time_out_holds_the_capacity_on_average(stream, capacity):
     limit = timeout_for(stream, capacity)
     span = stream.time[-1] - stream.time[0]

@@ -62,7 +62,7 @@ def test_scaling_leaves_the_limit_unchanged():
     st.floats(0.05, 0.9), st.floats(0.2, 30.0), st.floats(0.05, 0.95),
     st.sampled_from([ExponentialGaps(2.0), GammaGaps(0.4, 1.0), LomaxGaps(1.5, 3.0), UniformGaps(0.5, 2.0)]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_capacity_for_inverts_the_hit_ratio(continuation, rate, share, gaps):
     workload = Workload(rate, gaps, GeometricTurns(continuation), PoissonBlocks(1.0, 2.0))
     for accounting in ("whole", "practical"):

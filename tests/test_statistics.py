@@ -12,7 +12,7 @@ from mfmc.statistics import clopper_pearson, deviations, mean, power_law, ratio,
 
 
 @given(st.integers(1, 400), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_clopper_pearson_inverts_the_binomial_tails(trials, data):
     successes = data.draw(st.integers(0, trials))
     interval = clopper_pearson(successes, trials)

@@ -104,7 +104,7 @@ def test_a_folder_or_a_missing_file_is_refused(tmp_path):
             read_turns(path, ColumnsSection())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_mutated_files_never_break_the_reader(tmp_path_factory, data):
     """A valid file with a few bytes changed or cut: read with exact counts, or refused in one line."""
