@@ -185,7 +185,7 @@ def test_kv_cache_tester_subagents(tmp_path):
     assert trace.format == "kv_cache_tester" and trace.lengths.tolist() == [2, 2, 2, 2]
     assert balanced(trace) and trace.rejections.rows_kept == len(trace) == 8
     assert trace.treatments["subagents with requests of their own: a conversation each"] == 2
-    assert trace.rejections.by_reason["session id that an earlier file has"].count == 4
+    assert trace.rejections.by_reason["session id that an earlier session has"].count == 4
     assert trace.clock == "per conversation" and not trace.gaps().censored.any()
     assert read_trace(folder / "one.json").kind.tolist() == [1, 2, 0, 0]
 

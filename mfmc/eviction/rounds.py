@@ -165,6 +165,7 @@ def steps_from_duckdb(path: str | Path) -> Steps:
     except duckdb.Error as error:
         raise InputError(f"{path}: not a DuckDB file ({str(error).splitlines()[0]})") from error
     with connection:
+        connection.execute("SET TimeZone = 'UTC'")
         rejected: Counter[str] = Counter()
         events: dict[int, list] = defaultdict(list)
         for key, kind, time, call in _table(
@@ -207,7 +208,7 @@ def _table(connection: Any, path: Path, table: str, names: tuple[str, ...], orde
         )
     times = {"timestamp", "emitted_at", "result_at"}
     selected = [
-        f'epoch_us(TRY_CAST(CAST("{name}" AS VARCHAR) AS TIMESTAMP))' if name in times else name
+        f'epoch_us(TRY_CAST(CAST("{name}" AS VARCHAR) AS TIMESTAMPTZ))' if name in times else name
         for name in names
     ]
     sorting = f"ORDER BY {order}, round_pk" if order in stored else ""  # DuckDB keeps the order of insertion

@@ -49,7 +49,7 @@ def leading_keys(text: str) -> dict[str, str]:
 def object_keys(source: Source) -> dict[str, str]:
     """Keys that most objects at the beginning of the file have, with the kind of value: " [ { or other."""
     text = source.head.decode(errors="replace")
-    lines = [line for line in text.splitlines()[:SAMPLE_LINES] if line.strip()]
+    lines = [line for line in text.split("\n")[:SAMPLE_LINES] if line.strip()]
     by_line = [found for line in lines if line.lstrip().startswith("{") and (found := leading_keys(line))]
     if len(by_line) < max(1, len(lines) // 2) or text.lstrip().startswith("["):
         return leading_keys(text)

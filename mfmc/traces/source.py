@@ -72,7 +72,8 @@ class Source:
             )
         data = data.removeprefix(BYTE_ORDER_MARK)
         if not data.strip():
-            raise InputError(f"{self.path}: nothing but blank lines{self._damage_note()}; expected a trace")
+            found = f"no text can be read ({self.damage})" if self.damage else "nothing but blank lines"
+            raise InputError(f"{self.path}: {found}; expected a trace")
         return data
 
     def text(self) -> str:
@@ -93,7 +94,7 @@ class Source:
 
         Every line that is not blank is a row read. `skip_first` leaves out a header line.
         """
-        number, rows, lines = 0, [], []
+        number, rows, lines, self.blank_lines = 0, [], [], 0
         for raw in self._raw_lines():
             if not raw or raw.isspace():
                 self.blank_lines += 1
@@ -174,9 +175,6 @@ class Source:
                     fresh = False
         if not fresh:
             self.damage = f"{self.compression} stream cut short after {done:,} bytes of text"
-
-    def _damage_note(self) -> str:
-        return f" ({self.damage})" if self.damage else ""
 
 
 def _decompressor(compression: str) -> tuple[Any, tuple[type[Exception], ...]]:

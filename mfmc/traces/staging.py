@@ -136,10 +136,13 @@ def stage(
     texts = [role for role in TEXTS if role in expressions]
     whole = []
     for role in texts:
-        if types[role].endswith("INT") or types[role] == "INTEGER":
-            parsed.append(f"TRY_CAST({expressions[role]} AS BIGINT) AS {role}")
+        if types[role] in WHOLE_TYPES:
+            parsed.append(f"CAST({expressions[role]} AS BIGINT) AS {role}")
         else:
-            parsed.append(f"NULLIF(trim(CAST({expressions[role]} AS VARCHAR)), '') AS {role}")
+            text = f"NULLIF(trim(CAST({expressions[role]} AS VARCHAR)), '')"
+            if role in ("chat", "parent"):  # one names the other, and where some are missing 5 is often written 5.0
+                text = f"regexp_replace({text}, '^(-?[0-9]+)[.]0$', '\\1')"
+            parsed.append(f"{text} AS {role}")
             whole += [role] if whole_ids else []
         final.append(f"{_as_whole(role)} AS {role}" if role in whole else role)
     cases = " ".join(f"WHEN {test} THEN {code}" for code, (test, _) in enumerate(checks, 1))
@@ -173,7 +176,7 @@ def _times(expressions: Mapping[str, str], text_time: bool, optional: bool) -> P
     if "submitted_at" not in expressions:
         return []
     raw = expressions["submitted_at"]
-    time = f"epoch_us(TRY_CAST({raw} AS TIMESTAMP)) / 1e6" if text_time else f"TRY_CAST({raw} AS DOUBLE)"
+    time = f"epoch_us(TRY_CAST({raw} AS TIMESTAMPTZ)) / 1e6" if text_time else f"TRY_CAST({raw} AS DOUBLE)"
     if optional:
         return [(f"COALESCE({time}, 'nan'::DOUBLE) AS submitted_at", [], "submitted_at")]
     tests = [
@@ -202,7 +205,8 @@ def _counts(expressions: Mapping[str, str], types: Mapping[str, str], zero_promp
             tests.append((f"{role} = 0", f"{name} of 0 tokens"))
         column = f"COALESCE(TRY_CAST({role} AS INTEGER), 0) AS {role}"
         typed = "BIGINT" if whole else "DOUBLE"
-        parts.append((f"TRY_CAST({expressions[role]} AS {typed}) AS {role}", tests, column))
+        raw = f"CAST({expressions[role]} AS VARCHAR)" if types[role] == "BOOLEAN" else expressions[role]
+        parts.append((f"TRY_CAST({raw} AS {typed}) AS {role}", tests, column))
     return parts
 
 
@@ -210,7 +214,7 @@ def _others(expressions: Mapping[str, str]) -> Part:
     parts: Part = []
     if "kind" in expressions:
         codes = " ".join(f"WHEN '{word}' THEN {code}" for word, code in KIND_WORDS.items())
-        kind = f"CAST(CASE lower(trim({expressions['kind']})) {codes} ELSE 0 END AS TINYINT) AS kind"
+        kind = f"CAST(CASE lower(trim(CAST({expressions['kind']} AS VARCHAR))) {codes} ELSE 0 END AS TINYINT) AS kind"
         parts.append((kind, [], "kind"))
     if "block_hashes" in expressions:
         bad = "block_hashes IS NULL OR len(list_filter(block_hashes, lambda h: h IS NULL)) > 0"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +31,7 @@ COLUMNS = (
     "context",
     "source_row",
 )
-_METADATA = b"mfmc.trace"
+_METADATA, _DIGEST = b"mfmc.trace", b"mfmc.digest"
 _SETTINGS = (
     "format",
     "clock",
@@ -329,27 +330,42 @@ class Trace:
         """Write the table with everything that was found out about it (zstd)."""
         import pyarrow.parquet as pq
 
-        settings = {name: getattr(self, name) for name in _SETTINGS} | {
-            "rejections": self.rejections.to_dict()
-        }
-        metadata = {**(self.table.schema.metadata or {}), _METADATA: json.dumps(settings).encode()}
+        settings = json.dumps(self._settings() | {"rejections": self.rejections.to_dict()}).encode()
+        own = {_METADATA: settings, _DIGEST: str(self._digest(settings)).encode()}
+        metadata = {**(self.table.schema.metadata or {}), **own}
         pq.write_table(self.table.replace_schema_metadata(metadata), Path(path), compression="zstd")
 
     @classmethod
     def from_parquet(cls, path: str | Path) -> Trace:
-        """Read what `to_parquet` wrote."""
+        """Read what `to_parquet` wrote. Raises InputError if somebody else changed it since."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
             table = pq.read_table(Path(path))
-            settings = json.loads((table.schema.metadata or {})[_METADATA])
-        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+            metadata = table.schema.metadata or {}
+            settings = json.loads(metadata[_METADATA])
+            settings["rejections"] = Rejections.from_dict(settings["rejections"])
+            trace = cls(table.replace_schema_metadata(None).combine_chunks(), **settings)
+            if trace._digest(metadata[_METADATA]) != int(metadata[_DIGEST]):
+                raise ValueError("its contents changed")
+        except (OSError, KeyError, ValueError, TypeError, AttributeError, pa.ArrowException) as error:
+            reason = str(error).split("\n")[0]
             raise InputError(
-                f"{path}: not a trace that mfmc wrote ({type(error).__name__}); name its format"
+                f"{path}: not a trace as this version of mfmc writes it ({type(error).__name__}: {reason}); read"
+                " the original again, or name the format (generic reads any Parquet)"
             ) from error
-        settings["rejections"] = Rejections.from_dict(settings["rejections"])
-        return cls(table.replace_schema_metadata(None).combine_chunks(), **settings)
+        return trace
+
+    def _digest(self, settings: bytes) -> int:
+        """A check sum of everything that a file holds: an edited table would break what is computed from it."""
+        total = zlib.crc32(settings)
+        for name in self.table.column_names:
+            column = self.table[name].combine_chunks()
+            arrays = (column.value_lengths(), column.flatten()) if name == "block_hashes" else (column,)
+            for values in (array.to_numpy(zero_copy_only=False) for array in arrays):
+                total = zlib.crc32(np.ascontiguousarray(values).data, zlib.crc32(name.encode(), total))
+        return total
 
 
 _CLOCK_REASONS = {

@@ -1,7 +1,7 @@
 """CSV, JSON lines and Parquet as SQL relations that `staging.stage` can check.
 
-CSV takes duckdb's own typed scan where the file is clean, and falls back to reading line by line where it is
-not: the second way is slow but rejects single rows.
+CSV takes duckdb's own typed scan where the file is clean. Where it is not, Python's slower reader rejects single
+rows; and where quotes do not even close, every line stands for itself.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import csv
 import os
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import islice
 from typing import Any
 
 from mfmc.cores import cores
 from mfmc.errors import InputError
 from mfmc.traces.rejections import Rejections
-from mfmc.traces.source import Source
+from mfmc.traces.source import BATCH_LINES, Source
 from mfmc.traces.staging import COUNTS, TEXTS, Draft, stage
 
 
@@ -38,6 +39,10 @@ def _engine(process: int) -> Any:
 
 def csv_header(source: Source) -> list[str]:
     """The column names of the first line that is not blank."""
+    if b"\r" in source.head.strip() and b"\n" not in source.head:
+        raise InputError(
+            f"{source.path}: its lines end in CR alone; convert it first (tr '\\r' '\\n' < OLD > NEW)"
+        )
     first = next((line for line in source.head.splitlines() if line.strip()), b"")
     try:
         return [name.strip() for name in next(csv.reader([first.decode()]))]
@@ -48,9 +53,16 @@ def csv_header(source: Source) -> list[str]:
 def csv_sample(source: Source, column: str) -> list[str]:
     """The first values of one column that are not blank."""
     header = csv_header(source)
-    lines = [line for line in source.head.decode(errors="replace").splitlines()[:201] if line.strip()][1:]
-    rows = (row for row in csv.reader(lines) if len(row) == len(header))
+    lines = [line for line in source.head.decode(errors="replace").split("\n")[:201] if line.strip()][1:]
+    rows = (row for row in map(_fields, lines) if len(row) == len(header))
     return [value for row in rows if (value := row[header.index(column)].strip())]
+
+
+def _fields(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
 
 
 def stage_csv(source: Source, columns: Mapping[str, str], format: str, **checks: Any) -> Draft:
@@ -67,7 +79,7 @@ def stage_csv(source: Source, columns: Mapping[str, str], format: str, **checks:
     place = {role: header.index(name) for role, name in columns.items()}
     expressions = {role: f"c{index}" for role, index in place.items()}
     times = csv_sample(source, columns["submitted_at"]) if "submitted_at" in columns else []
-    text_time = bool(times) and not _is_number(times[0])
+    text_time = _are_dates(times)
     samples = [value for role in columns if role in TEXTS for value in csv_sample(source, columns[role])]
     whole_ids = bool(samples) and all(value.isdecimal() and str(int(value)) == value for value in samples)
     numeric = {
@@ -88,10 +100,18 @@ def stage_csv(source: Source, columns: Mapping[str, str], format: str, **checks:
             )
         except (duckdb.Error, UnicodeDecodeError):
             pass  # some row is malformed: find out which
+    quotes_close = _is_csv(source)
     with connect() as connection:
         rejections = Rejections()
-        connection.register("lines", _reader(_csv_batches(source, len(header), rejections), len(header)))
+        records = _csv_records if quotes_close else _csv_lines
+        batches = _csv_batches(records(source, rejections), len(header), rejections)
+        connection.register("lines", _reader(batches, len(header)))
         return stage(connection, "lines", expressions, format, rejections, text_time, **checks)
+
+
+def _are_dates(times: list[str]) -> bool:
+    """Whether most times are written as dates, not as numbers."""
+    return 2 * sum(map(_is_number, times)) < len(times)
 
 
 def _is_number(text: str) -> bool:
@@ -118,24 +138,46 @@ def _csv_scan(source: Source, types: Mapping[str, str]) -> str:
     )
 
 
-def _csv_batches(
-    source: Source, fields: int, rejections: Rejections
-) -> Iterator[tuple[list[int], list[list[str]]]]:
-    """Rows with the right number of fields, column by column."""
+def _is_csv(source: Source) -> bool:
+    """Whether every line can be decoded and every quote closes, perhaps some lines later."""
+    found = Rejections()
+    try:
+        for _ in _csv_records(source, found):
+            pass
+    except csv.Error:
+        return False
+    return not found.count
+
+
+def _csv_records(source: Source, rejections: Rejections) -> Iterator[tuple[int, list[str]]]:
+    """(number, fields) of the records of a file in which every quote closes; a field may span lines."""
+    number = 0
+    lines = (line + "\n" for _, lines in source.line_batches(rejections, skip_first=True) for line in lines)
+    for number, row in enumerate(csv.reader(lines, strict=True), 1):
+        yield number, row
+    rejections.rows_read = number
+
+
+def _csv_lines(source: Source, rejections: Rejections) -> Iterator[tuple[int, list[str]]]:
+    """(number, fields) of the lines that are CSV on their own."""
     for numbers, lines in source.line_batches(rejections, skip_first=True):
-        rows, kept = [], []
         for number, line in zip(numbers, lines):
             try:
-                row = next(csv.reader([line], strict=True))
+                yield number, next(csv.reader([line], strict=True))
             except (csv.Error, StopIteration):
-                rejections.add("line is not CSV (a quote is not closed)", number)
-                continue
+                rejections.add("line is not CSV (quotes do not match, or a stray CR)", number)
+
+
+def _csv_batches(
+    records: Iterator[tuple[int, list[str]]], fields: int, rejections: Rejections
+) -> Iterator[tuple[list[int], list[list[str]]]]:
+    """Rows with the right number of fields, column by column."""
+    while batch := list(islice(records, BATCH_LINES)):
+        for number, row in batch:
             if len(row) != fields:
                 rejections.add(f"line does not have the header's {fields} fields", number)
-                continue
-            rows.append(row)
-            kept.append(number)
-        yield kept, [list(column) for column in zip(*rows)] if rows else [[] for _ in range(fields)]
+        kept = [(number, row) for number, row in batch if len(row) == fields]
+        yield [number for number, _ in kept], [[row[i] for _, row in kept] for i in range(fields)]
 
 
 def _reader(batches: Iterator[tuple[list[int], list[list[str]]]], fields: int) -> Any:
@@ -189,22 +231,15 @@ def stage_parquet(source: Source, columns: Mapping[str, str], format: str, **che
     """Draft of a Parquet file. `columns`: role -> name in the file."""
     import duckdb
 
-    types = parquet_columns(source)
     expressions = {role: '"' + name.replace('"', '""') + '"' for role, name in columns.items()}
-    text_time = False
-    if "submitted_at" in columns and types[columns["submitted_at"]].startswith(("TIMESTAMP", "DATE")):
-        text_time = True
+    relation = f"read_parquet({quoted_path(source)})"
     with connect() as connection:
         try:
-            return stage(
-                connection,
-                f"read_parquet({quoted_path(source)})",
-                expressions,
-                format,
-                None,
-                text_time,
-                **checks,
-            )
+            text_time = False
+            if (time := expressions.get("submitted_at")) is not None:
+                first = f"SELECT CAST({time} AS VARCHAR) FROM {relation} WHERE {time} IS NOT NULL LIMIT 200"
+                text_time = _are_dates([text for (text,) in connection.sql(first).fetchall()])
+            return stage(connection, relation, expressions, format, None, text_time, **checks)
         except duckdb.Error as error:
             raise InputError(
                 f"{source.path}: the Parquet data is damaged ({str(error).splitlines()[0]})"

@@ -82,6 +82,8 @@ def _choose(source: Source, format: str | None, columns: Mapping[str, str] | Non
             near = get_close_matches(str(format), FORMATS, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise InputError(f"trace.format={format} is unknown: choose one of {', '.join(FORMATS)}{hint}")
+        if source.container == "text":
+            source.head  # noqa: B018  (refuses what is no text)
         return FORMATS[format], "as asked"
     if columns:
         return FORMATS["generic"], "a map of columns was given"

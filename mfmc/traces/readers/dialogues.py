@@ -18,16 +18,24 @@ from mfmc.traces.staging import MAXIMUM_TOKENS, Draft
 
 ASSISTANT = {"gpt", "assistant", "chatgpt", "bing", "bard", "model"}
 TOOLS = {"tool", "function", "observation"}
-_PART = re.compile(r"^(.+)_(\d+)$")
+_PART = re.compile(r"(.+)_([0-9]{1,9})", re.DOTALL)
+FEWEST_NUMBERED = 10  # entries of one name before their numbers can be taken for those of conversations
+
+
+#: Row of the first message, prompt tokens, response tokens, kind.
+Turn = tuple[int, int, int, int]
 
 
 def read_dialogues(
-    source: Source, options: Options, format: str, messages: str, role: str, text: str
+    source: Source, options: Options, format: str, messages: str, role: str, text: str, parts: bool
 ) -> Draft:
-    """Draft of a JSON array (or lines) of `{id, <messages>: [{<role>, <text>}]}`. A row is a message."""
+    """Draft of a JSON array (or lines) of `{id, <messages>: [{<role>, <text>}]}`. A row is a message.
+
+    `parts`: the ids X_0, X_1, .. name parts of one conversation (but not where one X has most of a file).
+    """
     rejections = Rejections()
     count, how = token_counter(options.tokenizer, options.characters_per_token)
-    reader = _Dialogues(rejections, count, role, text)
+    reader = _Dialogues(rejections, count, role, text, parts)
     for item in elements(source, rejections):
         reader.add(item, messages)
     draft = reader.draft(format)
@@ -39,9 +47,11 @@ def read_dialogues(
 
 
 class _Dialogues:
-    def __init__(self, rejections: Rejections, count: Callable[[str], int], role: str, text: str) -> None:
-        self.rejections, self.count, self.role, self.text = rejections, count, role, text
-        self.conversations: dict[Any, list[tuple[int, list[tuple[int, int, int, int]]]]] = {}
+    def __init__(
+        self, rejections: Rejections, count: Callable[[str], int], role: str, text: str, parts: bool
+    ) -> None:
+        self.rejections, self.count, self.role, self.text, self.parts = rejections, count, role, text, parts
+        self.dialogues: dict[str | int, list[Turn]] = {}  # by id, or by number where there is none
         self.treatments = {
             "split conversations (ids X_0, X_1, ..): joined": 0,
             "conversations without a message": 0,
@@ -56,14 +66,14 @@ class _Dialogues:
         if not dialogue:
             self.treatments["conversations without a message"] += 1
             return
-        name = item.get("id")
-        key, part = (("unnamed", len(self.conversations)), 0) if name in (None, "") else _split(str(name))
-        turns = self._turns(dialogue)
-        if turns:
-            self.conversations.setdefault(key, []).append((part, turns))
+        key = len(self.dialogues) if item.get("id") in (None, "") else str(item["id"])
+        if key in self.dialogues:
+            for _ in dialogue:
+                self._reject("message of a conversation whose id an earlier one has")
+            return
+        self.dialogues[key] = self._turns(dialogue)
 
-    def _turns(self, dialogue: list) -> list[tuple[int, int, int, int]]:
-        """(row of the first message, prompt tokens, response tokens, kind) of every turn."""
+    def _turns(self, dialogue: list) -> list[Turn]:
         turns, prompt, begin, kind = [], 0, None, 1
         for message in dialogue:
             who = message.get(self.role) if isinstance(message, dict) else None
@@ -94,17 +104,27 @@ class _Dialogues:
             name: []
             for name in ("conversation", "turn", "source_row", "new_prompt_tokens", "response_tokens", "kind")
         }
-        for number, parts in enumerate(self.conversations.values()):
+        for number, parts in enumerate(self._conversations()):
             self.treatments["split conversations (ids X_0, X_1, ..): joined"] += len(parts) > 1
-            turn = 0
-            for _, turns in sorted(parts, key=lambda part: part[0]):
-                for row in turns:
-                    turn += 1
-                    for column, value in zip(rows.values(), (number, turn, *row)):
-                        column.append(value)
+            turns = (row for part in parts for row in part)
+            for turn, row in enumerate(turns, 1):
+                for column, value in zip(rows.values(), (number, turn, *row)):
+                    column.append(value)
         draft = draft_of_rows(format, self.rejections, rows)
         draft.treatments |= self.treatments
         return draft
+
+    def _conversations(self) -> list[list[list[Turn]]]:
+        """The parts of every conversation, in order."""
+        dialogues = {key: turns for key, turns in self.dialogues.items() if turns}
+        named: dict[str | int, list[tuple[int, list[Turn]]]] = {}
+        for key, turns in dialogues.items():
+            match = _PART.fullmatch(key) if self.parts and isinstance(key, str) else None
+            name, part = (match[1], int(match[2])) if match else (key, 0)
+            named.setdefault(name, []).append((part, turns))
+        if any(len(parts) > max(len(dialogues) / 2, FEWEST_NUMBERED) for parts in named.values()):
+            return [[turns] for turns in dialogues.values()]
+        return [[turns for _, turns in sorted(parts, key=lambda part: part[0])] for parts in named.values()]
 
     def _reject(self, reason: str) -> None:
         self.rejections.rows_read += 1
@@ -120,9 +140,3 @@ def _joined(words: Any) -> str | None:
 
 def _is_text(part: dict) -> bool:
     return isinstance(part.get("text"), str)
-
-
-def _split(name: str) -> tuple[Any, int]:
-    """("X", 1) of "X_1": ShareGPT cuts long conversations into parts."""
-    match = _PART.match(name)
-    return (match.group(1), int(match.group(2))) if match else (name, 0)

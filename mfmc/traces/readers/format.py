@@ -51,6 +51,16 @@ def has_columns(source: Source, needed: set[str]) -> str | None:
     return None
 
 
+def block_hashes(raw: str, missing: str) -> str:
+    """SQL for the hashes in a JSON array, given as text; what is no array of whole numbers holds a NULL (`stage`
+    rejects it, where a cast would round 1.5 and take true for 1). `missing`: SQL for an array that is not there.
+    """
+    return (
+        f"""CASE WHEN {raw} IS NULL THEN {missing} WHEN regexp_matches({raw}, '[^][0-9,"\\s-]') THEN [NULL]"""
+        f""" ELSE COALESCE(TRY(from_json({raw}, '["BIGINT"]')), [NULL]) END"""
+    )
+
+
 def settle_hash_block(draft: Draft, usual: int, asked: int | None, candidates: tuple[int, ...]) -> None:
     """Set `draft.hash_block_tokens`: as asked, or the size that explains most list lengths (usual first)."""
     if asked is not None:

@@ -41,7 +41,7 @@ def read(source: Source, options: Options) -> Draft:
     for path in paths:
         part = Source.open(path) if source.container == "folder" else source
         for session in elements(part, rejections):
-            sessions.add(session, path.name)
+            sessions.add(session)
         source.evidence += [f"{path.name}: {note}" for note in part.notes() if part is not source]
     block = options.hash_block_tokens or sessions.block_tokens()
     draft = draft_of_rows("kv_cache_tester", rejections, sessions.rows)
@@ -84,17 +84,17 @@ class _Sessions:
     def block_tokens(self) -> int:
         return max(set(self.blocks), key=self.blocks.count) if self.blocks else 64
 
-    def add(self, session: Any, name: str) -> None:
+    def add(self, session: Any) -> None:
         requests = session.get("requests") if isinstance(session, dict) else None
         if not isinstance(requests, list):
             self._reject("not a session with a list of requests")
             return
-        key = str(session.get("id") or name)
-        if key in self.seen:
-            for _ in requests:
-                self._reject("session id that an earlier file has")
-            return
-        self.seen.add(key)
+        if (key := session.get("id")) is not None:
+            if str(key) in self.seen:
+                for _ in requests:
+                    self._reject("session id that an earlier session has")
+                return
+            self.seen.add(str(key))
         block = whole_number(session.get("block_size"), MAXIMUM_TOKENS)
         if block:
             self.blocks.append(block)

@@ -5,18 +5,18 @@ session id.
 from __future__ import annotations
 
 from mfmc.traces.json_text import object_keys
-from mfmc.traces.readers.format import Format, Options, has_keys, settle_hash_block
+from mfmc.traces.readers.format import Format, Options, block_hashes, has_keys, settle_hash_block
 from mfmc.traces.source import Source
 from mfmc.traces.staging import Draft
 from mfmc.traces.tabular import stage_jsonl
 
 KEYS = {"timestamp", "input_length", "output_length", "hash_ids"}
-STRUCTURE = '{"timestamp":"VARCHAR","input_length":"VARCHAR","output_length":"VARCHAR","hash_ids":["BIGINT"]}'
+STRUCTURE = '{"timestamp":"VARCHAR","input_length":"VARCHAR","output_length":"VARCHAR","hash_ids":"VARCHAR"}'
 EXPRESSIONS = {
     "submitted_at": "o.timestamp",
     "input_tokens": "o.input_length",
     "response_tokens": "o.output_length",
-    "block_hashes": "o.hash_ids",
+    "block_hashes": block_hashes("o.hash_ids", missing="NULL"),
 }
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mfmc.traces.readers.format import Format, Options, has_keys, settle_hash_block
+from mfmc.traces.readers.format import Format, Options, block_hashes, has_keys, settle_hash_block
 from mfmc.traces.source import Source
 from mfmc.traces.staging import Draft
 from mfmc.traces.tabular import stage_jsonl
 
 STRUCTURE = (
     '{"chat_id":"VARCHAR","parent_chat_id":"VARCHAR","timestamp":"VARCHAR","input_length":"VARCHAR",'
-    '"output_length":"VARCHAR","hash_ids":["BIGINT"]}'
+    '"output_length":"VARCHAR","hash_ids":"VARCHAR"}'
 )
 EXPRESSIONS = {
     "chat": "o.chat_id",
@@ -17,7 +17,7 @@ EXPRESSIONS = {
     "submitted_at": "o.timestamp",
     "input_tokens": "o.input_length",
     "response_tokens": "o.output_length",
-    "block_hashes": "COALESCE(o.hash_ids, [])",
+    "block_hashes": block_hashes("o.hash_ids", missing="[]"),
 }
 
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from mfmc.traces.json_text import object_keys
-from mfmc.traces.readers.format import Format, Options, has_keys
+from mfmc.traces.readers.format import Format, Options, block_hashes, has_keys
 from mfmc.traces.source import Source
 from mfmc.traces.staging import Draft
 from mfmc.traces.tabular import stage_jsonl
@@ -13,7 +13,7 @@ from mfmc.traces.tabular import stage_jsonl
 PARTS = ("sys_prompt", "passages_ids", "history", "web_search", "user_input")  # as they stand in the prompt
 STRUCTURE = (
     '{"timestamp":"VARCHAR","input_length":"VARCHAR","output_length":"VARCHAR","session_id":"VARCHAR","hash_ids":{'
-    + ",".join(f'"{part}":["BIGINT"]' for part in PARTS)
+    + ",".join(f'"{part}":"VARCHAR"' for part in PARTS)
     + "}}"
 )
 EXPRESSIONS = {
@@ -21,7 +21,11 @@ EXPRESSIONS = {
     "submitted_at": "o.timestamp",
     "input_tokens": "o.input_length",
     "response_tokens": "o.output_length",
-    "block_hashes": "flatten([" + ", ".join(f"COALESCE(o.hash_ids.{part}, [])" for part in PARTS) + "])",
+    "block_hashes": "CASE WHEN o.hash_ids IS NULL THEN [] WHEN COALESCE("
+    + ", ".join(f"o.hash_ids.{part}" for part in PARTS)
+    + ") IS NOT NULL THEN flatten(["
+    + ", ".join(block_hashes(f"o.hash_ids.{part}", missing="[]") for part in PARTS)
+    + "]) END",
 }
 
 

@@ -15,7 +15,7 @@ def detect(source: Source) -> str | None:
 
 
 def read(source: Source, options: Options) -> Draft:
-    return read_dialogues(source, options, "sharegpt", "conversations", "from", "value")
+    return read_dialogues(source, options, "sharegpt", "conversations", "from", "value", parts=True)
 
 
 FORMAT = Format("sharegpt", detect, read)

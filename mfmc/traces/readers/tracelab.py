@@ -24,7 +24,7 @@ _TOTAL = (
 )
 _STAMPS = (
     "list_transform(list_filter(o.timing_events, lambda e: {0}),"
-    " lambda e: epoch_us(TRY_CAST(e.timestamp AS TIMESTAMP)))"
+    " lambda e: epoch_us(TRY_CAST(e.timestamp AS TIMESTAMPTZ)))"
 )
 _IS_INPUT = "{0}event_type IN ('user_message', 'tool_result')"
 _SUBMITTED = (
@@ -99,7 +99,7 @@ _ROUNDS_TIMED = """(
     SELECT r.*, e.submitted_at FROM rounds r LEFT JOIN (
         SELECT round_pk, COALESCE(
             max(t) FILTER (event_type IN ('user_message', 'tool_result')), min(t)) / 1e6 AS submitted_at
-        FROM (SELECT round_pk, event_type, epoch_us(TRY_CAST(CAST("timestamp" AS VARCHAR) AS TIMESTAMP)) AS t
+        FROM (SELECT round_pk, event_type, epoch_us(TRY_CAST(CAST("timestamp" AS VARCHAR) AS TIMESTAMPTZ)) AS t
               FROM timing_events)
         GROUP BY round_pk
     ) e USING (round_pk) ORDER BY r.ingest_seq)"""

@@ -13,7 +13,7 @@ def detect(source: Source) -> str | None:
 
 
 def read(source: Source, options: Options) -> Draft:
-    return read_dialogues(source, options, "vllm_multi_turn", "messages", "role", "content")
+    return read_dialogues(source, options, "vllm_multi_turn", "messages", "role", "content", parts=False)
 
 
 FORMAT = Format("vllm_multi_turn", detect, read)
