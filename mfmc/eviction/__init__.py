@@ -6,7 +6,7 @@ summary, tables = run_eviction_tradeoff(steps)        # all of it, with memory, 
 """
 
 from .cascade import Cascade, cascade
-from .memory import GIB, KV_BYTES_PER_TOKEN, TimeoutMemory, timeout_memory
+from .memory import TimeoutMemory, timeout_memory
 from .reading import steps_from_file, steps_from_trace
 from .replay import LruReplay, lru_hit_rates
 from .rounds import steps_from_duckdb, steps_from_rounds_jsonl
@@ -18,8 +18,6 @@ from .tradeoff import EvictionTradeoff, run_eviction_tradeoff
 __all__ = [
     "AGENTIC_COLUMNS",
     "EVERYTHING",
-    "GIB",
-    "KV_BYTES_PER_TOKEN",
     "LANDMARKS",
     "Cascade",
     "Coverage",

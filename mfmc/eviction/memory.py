@@ -15,16 +15,6 @@ import numpy as np
 from ..errors import InputError
 from .steps import Steps
 
-GIB = 2**30
-#: Bytes of keys and values per token in 16 bits: 2 x layers x KV heads x head size x 2 (latent: layers x size
-#: x 2).
-KV_BYTES_PER_TOKEN = {
-    "qwen3-8b": 2 * 36 * 8 * 128 * 2,
-    "llama-3.1-8b": 2 * 32 * 8 * 128 * 2,
-    "llama-3.1-70b": 2 * 80 * 8 * 128 * 2,
-    "deepseek-v3": 61 * (512 + 64) * 2,
-}
-
 
 @dataclass(frozen=True, eq=False)
 class TimeoutMemory:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import InputError
+from ..models import GIB, KVModel, named
 from .cascade import cascade
-from .memory import GIB, KV_BYTES_PER_TOKEN, timeout_memory
+from .memory import timeout_memory
 from .replay import lru_hit_rates
 from .steps import Steps
 from .sweep import LANDMARKS, Tradeoff, sweep, timeout_grid
@@ -27,21 +27,20 @@ def run_eviction_tradeoff(
     *,
     timeouts: np.ndarray | None = None,
     session_rate: float = 0.01,
-    model: str = "qwen3-8b",
+    model: str = "qwen3_8b",
     replications: int = 4,
     seed: int = 0,
 ) -> EvictionTradeoff:
     """Sweep `timeouts` (s, default `timeout_grid()`) in every scope; tie each to its memory, and that to LRU.
 
-    `session_rate`: sessions per second. `model`: names the bytes per token (`KV_BYTES_PER_TOKEN`).
+    `session_rate`: sessions per second. `model`: a name of `mfmc.models.named`, for GiB.
     `replications`, `seed`: of the drawn session starts.
     """
-    if model not in KV_BYTES_PER_TOKEN:
-        raise InputError(f"model {model!r} is unknown: choose one of {', '.join(KV_BYTES_PER_TOKEN)}")
+    kind = named(model)
     timeouts = timeout_grid() if timeouts is None else np.unique(np.asarray(timeouts, float))
     tradeoffs = sweep(steps, timeouts)
     everything = tradeoffs[0]
-    memory_rows, memory_summary = _memory(steps, everything, session_rate, model, replications, seed)
+    memory_rows, memory_summary = _memory(steps, everything, session_rate, kind, replications, seed)
     cascade_rows, cascade_summary = _cascade(steps, timeouts)
     counts = everything.coverage
     landmarks = [mark for mark in LANDMARKS if mark in timeouts]
@@ -117,7 +116,7 @@ def _rows(each: Tradeoff) -> list[dict[str, Any]]:
 
 
 def _memory(
-    steps: Steps, everything: Tradeoff, session_rate: float, model: str, replications: int, seed: int
+    steps: Steps, everything: Tradeoff, session_rate: float, model: KVModel, replications: int, seed: int
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     timeouts, binary = everything.timeouts, everything.hit_rate
     memory = timeout_memory(steps, timeouts, session_rate)
@@ -129,7 +128,7 @@ def _memory(
         {
             "timeout_s": timeouts,
             "memory_tokens": memory.tokens,
-            "memory_gib": memory.tokens * KV_BYTES_PER_TOKEN[model] / GIB,
+            "memory_gib": memory.tokens * model.token_bytes / GIB,
             "idle_tokens": memory.idle,
             "finished_share": memory.finished / memory.tokens,
             "hit_rate": binary,
@@ -143,8 +142,8 @@ def _memory(
     always = timeouts[np.logical_and.accumulate(within[::-1])[::-1]]
     summary = {
         "session_rate_per_s": session_rate,
-        "model": model,
-        "kv_bytes_per_token": KV_BYTES_PER_TOKEN[model],
+        "model": model.name,
+        "kv_bytes_per_token": model.token_bytes,
         "decoding_tokens": memory.decoding,
         "lru_largest_difference": float(difference[worst]),
         "lru_largest_difference_timeout_s": float(timeouts[worst]),
