@@ -24,11 +24,12 @@ class Lanes(NamedTuple):
     gamma: jax.Array
 
 
-def require_double_precision() -> None:
-    """Monte Carlo needs 64-bit words and masses; the application, not the library, switches them on."""
+def require_double_precision(what: str = "Monte Carlo") -> None:
+    """Words, masses and derivatives need 64 bits; the application, not the library, switches them on."""
     if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
         raise InputError(
-            "Monte Carlo needs 64-bit types: call jax.config.update('jax_enable_x64', True) before using mfmc"
+            f"{what} needs 64-bit types: set runtime.precision=float64"
+            " (in a program of your own: jax.config.update('jax_enable_x64', True))"
         )
 
 

@@ -56,7 +56,7 @@ def test_lanes_depend_on_the_replication_alone():
 
 
 def test_single_precision_is_refused_in_one_line():
-    with jax.enable_x64(False), pytest.raises(InputError, match="jax_enable_x64"):
+    with jax.enable_x64(False), pytest.raises(InputError, match=r"set runtime\.precision=float64"):
         require_double_precision()
 
 

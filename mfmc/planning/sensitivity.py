@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mfmc.errors import InputError
 from mfmc.laws.gaps import EmpiricalGaps
 from mfmc.theory.mean_field import hit_ratio
+from mfmc.words import require_double_precision
 from mfmc.workload import Workload
 
 #: Leaves of the gap laws that are times; all others (shapes, weights, probabilities) do not change with the
@@ -40,15 +40,12 @@ class Sensitivities(NamedTuple):
 
 
 def sensitivities(workload: Workload, capacity: float, accounting: str = "whole") -> Sensitivities:
-    """Derivatives of the mean-field hit ratio at `capacity` blocks. Needs double precision to be switched
-    on.
+    """Derivatives of the mean-field hit ratio at `capacity` blocks. Needs 64-bit types.
 
     Recorded gaps have no density: many may be equal, and one block more or less crosses them all at once. Their law is
     smoothed first (`smoothed`).
     """
-    if not jax.config.jax_enable_x64:  # type: ignore[attr-defined]
-        raise InputError("sensitivities need 64-bit types: call jax.config.update('jax_enable_x64', True) first")
-
+    require_double_precision("a derivative of the hit ratio")
     gaps = smoothed(workload.gaps)
 
     def ratio(logs: Any) -> Any:
