@@ -29,7 +29,7 @@ def test_a_fit_machine(here, capsys):
     assert main(["study=doctor", "hydra.run.dir=found"]) == 0
     findings = {row["subject"]: row for row in read_document("found")["summary"]["findings"]}
     assert len(findings) == len(doctor.EXAMINATIONS)
-    for subject in ("python", "jax", "devices", "precision", "jitted products (jax#39103)", "Poisson counts"):
+    for subject in ("python", "jax", "precision", "jitted products (jax#39103)", "Poisson counts"):
         assert findings[subject]["state"] == "ok", findings[subject]
     assert "device against CPU" in capsys.readouterr().out
 

@@ -83,7 +83,8 @@ def test_runs_without_an_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     client = nbclient.NotebookClient(
-        notebook, timeout=5 * SECONDS, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}
+        notebook, timeout=20 * SECONDS, startup_timeout=600, kernel_name="python3",
+        resources={"metadata": {"path": str(FOLDER)}},
     )
     client.execute()  # raises at the first error
     assert not complaints(notebook)
