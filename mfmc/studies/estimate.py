@@ -1,52 +1,36 @@
-"""`study=estimate`: the hit ratio that a memory will have, from a trace or from known means, with its
-error.
-"""
+"""`study=estimate`: the hit ratio that a memory will have, from a trace or from known means, with its error."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
-from mfmc.config.convert import convert
-from mfmc.config.known import read_mapping
 from mfmc.config.ranges import Range
 from mfmc.config.schema import Settings
-from mfmc.config.trace import TraceSection, load_trace
-from mfmc.config.workload import GapsSection, build_law
+from mfmc.config.trace import TraceSection
 from mfmc.errors import InputError
-from mfmc.estimator import NoGaps, TraceEstimator, partial_workload
-from mfmc.laws.gaps import ExponentialGaps
+from mfmc.estimator import TraceEstimator, partial_workload
 from mfmc.studies.context import Context
+from mfmc.studies.estimates import (
+    Row,
+    add_exact,
+    curve_arrays,
+    curve_capacities,
+    growth_checks,
+    law_arrays,
+    mean_field_row,
+    moments_of,
+    row_of,
+    with_errors,
+)
+from mfmc.studies.known import KnownSection, known_means, prior_law, trace_estimator
 from mfmc.studies.replays import Replayed, replay_trace
-from mfmc.studies.result import Check, Result, check
-from mfmc.theory.mean_field import characteristic_time, hit_ratio
-from mfmc.workload import Workload
+from mfmc.studies.result import Result
+from mfmc.theory.mean_field import hit_ratio
 
-Row = dict[str, Any]
-CURVE_POINTS = 41
 FEW_CONVERSATIONS = 30
-
-
-@dataclass(kw_only=True)
-class PriorSection:
-    """What is known of load and pace beforehand, or better than the trace does."""
-
-    arrival_rate: Annotated[float | None, Range(above=0)] = None
-    gap_mean: Annotated[float | None, Range(above=0)] = None
-    gaps: GapsSection = field(default_factory=GapsSection)
-
-
-@dataclass(kw_only=True)
-class KnownSection(PriorSection):
-    """Means that are known without a trace (Appendix C.2.2); also the keys of `estimate.file`."""
-
-    accessed_blocks: Annotated[float | None, Range(above=0)] = None
-    hashable_blocks: Annotated[float | None, Range(low=0)] = None
-    mean_lifetime_blocks: Annotated[float | None, Range(above=0)] = None
-    mean_turns: Annotated[float | None, Range(low=1)] = None
 
 
 @dataclass(kw_only=True)
@@ -81,7 +65,7 @@ def run(config: Config, context: Context) -> Result:
 
 def from_known_means(config: Config, context: Context) -> Result:
     """(38) and (39) with estimates of A_R, A_H_hash, E[B] and F."""
-    known = known_means(config.estimate)
+    known = known_means(config.estimate, config.estimate.file)
     gaps = prior_law(known)
     needed = {}
     for name in ("accessed_blocks", "hashable_blocks", "mean_lifetime_blocks", "arrival_rate"):
@@ -107,35 +91,6 @@ def from_known_means(config: Config, context: Context) -> Result:
     )
 
 
-def known_means(section: EstimateSection) -> KnownSection:
-    """The command line's values over those of `estimate.file`."""
-    if section.file is None:
-        return section
-    known = convert(KnownSection, read_mapping(section.file, "estimate.file"), "")
-    for name in (
-        "accessed_blocks",
-        "hashable_blocks",
-        "mean_lifetime_blocks",
-        "mean_turns",
-        "arrival_rate",
-        "gap_mean",
-    ):
-        if getattr(section, name) is not None:
-            setattr(known, name, getattr(section, name))
-    if section.gaps.kind is not None:
-        known.gaps = section.gaps
-    return known
-
-
-def prior_law(known: PriorSection, key: str = "estimate") -> Any:
-    """The gap law that is given, or None; `key` is the section's place, for messages."""
-    if known.gaps.kind is not None:
-        if known.gap_mean is not None:
-            raise InputError(f"{key}.gap_mean and {key}.gaps.kind are both set: give one of them")
-        return build_law(known.gaps, f"{key}.gaps")
-    return None if known.gap_mean is None else ExponentialGaps(known.gap_mean)
-
-
 def chosen_accountings(config: Settings, available: tuple[str, ...]) -> tuple[str, ...]:
     """The accountings asked for, of those that the input allows."""
     wanted = tuple(config.accountings or available)
@@ -143,52 +98,6 @@ def chosen_accountings(config: Settings, available: tuple[str, ...]) -> tuple[st
         if name not in available:
             raise InputError(f"accountings=[{name}]: what is known gives only {', '.join(available)}")
     return wanted
-
-
-def mean_field_row(workload: Workload, capacity: float, accounting: str) -> Row:
-    return {
-        "capacity": capacity,
-        "accounting": accounting,
-        "characteristic_time": float(characteristic_time(workload, capacity, accounting)),
-        "hit_ratio": float(hit_ratio(workload, capacity, accounting)),
-    }
-
-
-def moments_of(workload: Workload) -> dict[str, Row]:
-    """Means per conversation in blocks, per accounting."""
-    found = {}
-    for name in workload.accountings:
-        moments = workload.profile(name)
-        found[name] = {
-            "allocated_blocks": moments.allocated,
-            "reusable_blocks": moments.reusable,
-            "accessed_blocks": moments.content,
-            "reuse_ceiling": moments.reuse_ceiling,
-        }
-    return found
-
-
-def curve_capacities(capacities: Sequence[float]) -> np.ndarray:
-    """Capacities for a curve, evenly in logarithms, a little past those asked for on both sides."""
-    low, high = min(capacities) / 4, max(capacities) * 4
-    return np.unique(np.round(np.geomspace(max(low, 1), high, CURVE_POINTS)).astype(np.int64))
-
-
-def growth_checks(rows: list[Row]) -> list[Check]:
-    """Estimates grow with the capacity."""
-    checks = []
-    for name in dict.fromkeys(row["accounting"] for row in rows):
-        values = [row["hit_ratio"] for row in rows if row["accounting"] == name]
-        if len(values) > 1:
-            grows = bool(np.all(np.diff(values) >= -1e-12))
-            checks.append(
-                check(
-                    f"the estimate grows with the capacity, {name}",
-                    grows,
-                    f"{values[0]:.4f} to {values[-1]:.4f}",
-                )
-            )
-    return checks
 
 
 def _words(row: Row) -> str:
@@ -201,35 +110,9 @@ def _words(row: Row) -> str:
 # From a trace
 
 
-def trace_estimator(
-    section: TraceSection, known: PriorSection, replicates: int, context: Context, key: str
-) -> TraceEstimator:
-    """The estimator of a trace with what is `known` beforehand; `key` is the place of `known`, for
-    messages.
-    """
-    trace = load_trace(section)
-    context.notes.extend(trace.describe())
-    if trace.clock != "shared" and known.arrival_rate is None:
-        raise InputError(
-            f"{section.path} has no common clock, so no arrival process can be read from it: give {key}.arrival_rate"
-        )
-    try:
-        return TraceEstimator(
-            trace,
-            section.block_tokens,
-            minimum_turns=section.minimum_turns,
-            arrival_rate=known.arrival_rate,
-            prior=prior_law(known, key),
-            replicates=replicates,
-            seed=context.settings.runtime.seed,
-        )
-    except NoGaps as error:
-        raise InputError(f"{section.path}: {error}: give a gap law, {key}.gap_mean=SECONDS or {key}.gaps") from error
-
-
 def from_trace(config: Config, context: Context) -> Result:
     """Every accounting and gap law at every capacity, the recommended pair with interval and exact value."""
-    known = known_means(config.estimate)
+    known = known_means(config.estimate, config.estimate.file)
     estimator = trace_estimator(config.trace, known, config.estimate.replicates, context, "estimate")
     accountings = chosen_accountings(config, estimator.workload().accountings)
     chosen = "token" if "token" in accountings else accountings[-1]
@@ -286,74 +169,6 @@ def note_small_memories(capacities: list[int], estimator: TraceEstimator, contex
             f"memories of {max(few):,} blocks and less hold fewer than {FEW_CONVERSATIONS} contexts of the mean"
             f" size, {size:,.0f} blocks: the mean field is rough there; trust the replay, or the exact column"
         )
-
-
-def row_of(estimator: TraceEstimator, capacity: int, accounting: str, law: str) -> Row:
-    found = estimator.estimate(capacity, accounting, law)
-    return {
-        "capacity": capacity,
-        "capacity_tokens": capacity * estimator.sums.block_tokens,
-        "accounting": accounting,
-        "law": law,
-        "characteristic_time": found.characteristic_time,
-        "hit_ratio": found.hit_ratio,
-        "low": found.low,
-        "high": found.high,
-    }
-
-
-def with_errors(row: Row, replayed: Replayed | None) -> Row:
-    """AE and RE of Section 4: |estimate - replay|, and its share of the replay."""
-    if replayed is None:
-        return row
-    actual = float(replayed.curve.hit_ratio(row["capacity"]))
-    error = abs(row["hit_ratio"] - actual)
-    return row | {
-        "replayed": actual,
-        "absolute_error": error,
-        "relative_error": error / actual if actual > 0 else None,
-    }
-
-
-def add_exact(rows: list[Row], estimator: TraceEstimator, context: Context) -> None:
-    """The finite-N value beside the mean field, or a note that says why not."""
-    refused = estimator.exact_refused
-    if refused:
-        context.notes.append(f"the finite-N correction is left out: {refused}")
-        return
-    with context.progress("exact law", len(rows)) as advance:
-        for row in rows:
-            correction = estimator.finite_size_correction(row["capacity"], row["accounting"], row["law"])
-            row["exact"] = max(row["hit_ratio"] + correction, 0.0)
-            advance()
-
-
-def curve_arrays(
-    estimator: TraceEstimator,
-    curve: np.ndarray,
-    accountings: tuple[str, ...],
-    chosen: str,
-    replayed: Replayed | None,
-) -> dict[str, np.ndarray]:
-    workload = estimator.workload()
-    arrays = {"curve_capacity": curve}
-    for name in accountings:
-        arrays[f"curve_{name}"] = np.array([float(hit_ratio(workload, n, name)) for n in curve])
-    if estimator.replicates:
-        bounds = [estimator.estimate(n, chosen) for n in curve]
-        arrays["curve_low"] = np.array([e.low for e in bounds])
-        arrays["curve_high"] = np.array([e.high for e in bounds])
-    if replayed is not None:
-        arrays["curve_replayed"] = np.asarray(replayed.curve.hit_ratio(curve))
-    return arrays
-
-
-def law_arrays(estimator: TraceEstimator) -> dict[str, np.ndarray]:
-    """F of every law on one grid of times."""
-    longest = max(float(law.quantile(0.995)) for law in estimator.laws.values())
-    shortest = min(float(law.quantile(0.005)) for law in estimator.laws.values())
-    times = np.geomspace(max(shortest, longest * 1e-6), longest, 201)
-    return {"law_times": times} | {f"law_{name}": np.asarray(law.cdf(times)) for name, law in estimator.laws.items()}
 
 
 def _narrow(row: Row) -> Row:

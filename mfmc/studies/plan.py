@@ -16,7 +16,8 @@ from mfmc.estimator.bootstrap import interval
 from mfmc.models import GIB, KVModel
 from mfmc.planning import Economics, best_capacity, exact_capacity, plan_capacity, sensitivities
 from mfmc.studies.context import Context
-from mfmc.studies.estimate import PriorSection, curve_capacities
+from mfmc.studies.estimates import curve_capacities
+from mfmc.studies.known import PriorSection
 from mfmc.studies.planned import Planned, planned
 from mfmc.studies.result import Check, Result, check
 from mfmc.theory.mean_field import characteristic_time, hit_ratio

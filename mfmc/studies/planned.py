@@ -10,7 +10,7 @@ from mfmc.estimator.bootstrap import Replicates
 from mfmc.models import KVModel
 from mfmc.planning import cache_bytes
 from mfmc.studies.context import Context
-from mfmc.studies.estimate import trace_estimator
+from mfmc.studies.known import trace_estimator
 from mfmc.studies.replays import RESAMPLED_CONVERSATIONS, Replayed, replay_trace
 from mfmc.workload import Workload
 

@@ -11,7 +11,8 @@ from mfmc.config.ranges import Count, Range
 from mfmc.config.schema import Settings
 from mfmc.config.trace import TraceSection
 from mfmc.studies.context import Context
-from mfmc.studies.estimate import KnownSection, curve_capacities, trace_estimator
+from mfmc.studies.estimates import curve_capacities
+from mfmc.studies.known import KnownSection, trace_estimator
 from mfmc.studies.replays import replay_trace
 from mfmc.studies.result import Result, check
 from mfmc.theory.compound_poisson import hit_ratio_exact
