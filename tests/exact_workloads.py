@@ -1,6 +1,4 @@
-"""Workloads for the tests of the exact theory: those of the oracle, and a grid that covers the accountings
-and laws.
-"""
+"""Small workloads for the tests of the exact theory: a grid that covers the accountings and laws."""
 
 from __future__ import annotations
 
@@ -17,28 +15,8 @@ from mfmc.laws.gaps import (
 )
 from mfmc.laws.recorded import RecordedConversations
 from mfmc.laws.tokens import GeometricTokens, LognormalTokens, TokenBlocks
-from mfmc.laws.turns import FixedTurns, GeometricTurns, NegativeBinomialTurns
+from mfmc.laws.turns import FixedTurns, GeometricTurns
 from mfmc.workload import Workload
-
-ORACLE = {
-    "scm_poisson_blocks": (
-        ExponentialGaps(1.0),
-        GeometricTurns(0.7, 80),
-        PoissonBlocks(1.0, 3.0, later_minimum=2),
-    ),
-    "scm_constant_blocks": (ExponentialGaps(1.0), GeometricTurns(0.8, 120), ConstantBlocks(2, 5)),
-    "lognormal_gaps": (
-        LognormalGaps(1.0, 1.0),
-        NegativeBinomialTurns(4.5, 8.0, 2, 40),
-        PoissonBlocks(1.5, 2.0),
-    ),
-    "single_shot_heavy": (GammaGaps(2.0, 1.0), GeometricTurns(0.3, 40), GeometricBlocks(4, 6)),
-}
-
-
-def oracle_workload(name: str, lambda0: float, capacity: float) -> Workload:
-    gaps, turns, blocks = ORACLE[name]
-    return Workload(lambda0 * capacity, gaps, turns, blocks)
 
 
 def recorded_conversations() -> RecordedConversations:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_workloads import oracle_workload, small_workloads
+from exact_workloads import small_workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_workloads import reference_workload
 
 from mfmc.errors import InputError
 from mfmc.laws.blocks import ConstantBlocks, GeometricBlocks, LognormalBlocks
@@ -74,7 +75,7 @@ def test_constants_in_closed_form():
 
 def test_constants_of_the_oracle(oracle):
     for name, case in oracle.items():
-        workload = oracle_workload(name, case["lambda0"], 1024)
+        workload = reference_workload(name, case["lambda0"], 1024)
         constants = bound_constants(workload, 1024, 1.0)
         assert constants.smallest_slope == pytest.approx(case["lambda0"] * case["EB"], rel=1e-9)
         assert constants.largest_slope == pytest.approx(case["lambda0"] * (case["EB"] + case["AH"]), rel=1e-9)

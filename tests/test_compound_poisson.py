@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_workloads import ORACLE, oracle_workload, small_workloads
+from exact_workloads import small_workloads
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_workloads import LAWS, reference_workload
 
 from mfmc.errors import InputError
 from mfmc.laws.blocks import ConstantBlocks, EmpiricalBlocks, LognormalBlocks
@@ -65,16 +66,16 @@ def brute_hit_ratio(workload: Workload, capacity: int, accounting: str, horizon:
     return float((half * weights).ravel() @ (workload.gaps.density(times) * resident))
 
 
-@pytest.mark.parametrize("name", ORACLE)
+@pytest.mark.parametrize("name", LAWS)
 def test_oracle(oracle, name):
     case = oracle[name]
     for key, accounting in (("h_exact", "whole"), ("h_prac_exact", "practical")):
         for capacity, expected in case.get(key, {}).items():
             ours = hit_ratio_exact(
-                oracle_workload(name, case["lambda0"], int(capacity)), int(capacity), accounting
+                reference_workload(name, case["lambda0"], int(capacity)), int(capacity), accounting
             )
             assert abs(ours - expected) < ORACLE_ERROR.get((name, capacity), 1e-9), (key, capacity)
-    workload, center = oracle_workload(name, case["lambda0"], 1024), case["T_C"]
+    workload, center = reference_workload(name, case["lambda0"], 1024), case["T_C"]
     points = case["cdf_D_1024_at_T_C"]
     assert displacement_cdf(workload, [float(x) for x in points], center) == pytest.approx(
         list(points.values()), abs=1e-9
@@ -89,7 +90,7 @@ def test_oracle(oracle, name):
 
 @pytest.mark.parametrize("capacity", [64, 256])
 def test_brute_force_decides_where_the_oracle_is_off(oracle, capacity):
-    workload = oracle_workload("lognormal_gaps", oracle["lognormal_gaps"]["lambda0"], capacity)
+    workload = reference_workload("lognormal_gaps", oracle["lognormal_gaps"]["lambda0"], capacity)
     brute = brute_hit_ratio(workload, capacity, "whole", 12.0)
     assert hit_ratio_exact(workload, capacity) == pytest.approx(brute, abs=1e-10)
 
@@ -127,12 +128,12 @@ def test_a_lattice_that_is_ignored_would_be_caught():
 
 
 @pytest.mark.parametrize("accounting", ["whole", "practical"])
-@pytest.mark.parametrize("name", ORACLE)
+@pytest.mark.parametrize("name", LAWS)
 def test_cost_does_not_grow_with_the_capacity(name, accounting):
     """Ten decades of N; h(N) approaches h_inf as c/N. A cost that grew with N would never end."""
     errors = []
     for power in range(2, 13, 2):
-        workload = oracle_workload(name, 0.03, 10**power)
+        workload = reference_workload(name, 0.03, 10**power)
         exact = hit_ratio_exact(workload, 10**power, accounting)
         limit = workload.profile(accounting).reuse_ceiling * workload.gaps.cdf(
             characteristic_time(workload, 10**power, accounting)
@@ -200,7 +201,7 @@ def test_characteristic_time_is_what_the_hit_ratio_averages(accounting):
 
 def test_characteristic_time_quantiles_invert_the_cdf(oracle):
     case = oracle["scm_poisson_blocks"]
-    workload = oracle_workload("scm_poisson_blocks", case["lambda0"], 1024)
+    workload = reference_workload("scm_poisson_blocks", case["lambda0"], 1024)
     probabilities = np.array([1e-6, 0.01, 0.5, 0.99])
     times = characteristic_time_quantile(workload, probabilities, 1024, 2)
     assert characteristic_time_cdf(workload, times, 1024, 2) == pytest.approx(probabilities, abs=1e-12)
@@ -209,7 +210,7 @@ def test_characteristic_time_quantiles_invert_the_cdf(oracle):
 
 
 def test_messages():
-    workload = oracle_workload("scm_poisson_blocks", 0.03, 100)
+    workload = reference_workload("scm_poisson_blocks", 0.03, 100)
     for call in (
         lambda: hit_ratio_exact(workload, 0),
         lambda: displacement_cdf(workload, 3, -1.0),

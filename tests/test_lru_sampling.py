@@ -7,6 +7,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from reference_workloads import reference_workload
 
 from mfmc.errors import InputError
 from mfmc.laws.blocks import ConstantBlocks, LognormalBlocks, PoissonBlocks
@@ -32,15 +33,7 @@ KEY = jax.random.key(20)
 
 
 def oracle_workload(oracle, name="scm_poisson_blocks", capacity=64):
-    laws = {
-        "scm_poisson_blocks": (
-            GeometricTurns(0.7, maximum=80),
-            PoissonBlocks(1.0, 3.0, first_minimum=1, later_minimum=2),
-        ),
-        "scm_constant_blocks": (GeometricTurns(0.8, maximum=120), ConstantBlocks(2, 5)),
-    }
-    turns, blocks = laws[name]
-    return Workload(oracle[name]["lambda0"] * capacity, ExponentialGaps(oracle[name]["mu_W"]), turns, blocks)
+    return reference_workload(name, oracle[name]["lambda0"], capacity)
 
 
 @pytest.mark.parametrize("name", ["scm_poisson_blocks", "scm_constant_blocks"])
