@@ -59,7 +59,8 @@ def streams(draw, kinds=("grows", "any", "tokens", "branches")):
         return accesses_from_arrays(time, owner, tokens=tokens, block_tokens=k)
     plain = accesses_from_arrays(time, owner, tokens=tokens, block_tokens=k)
     shared = np.zeros(ROWS, np.int64)  # a part of the history that the two prompts have in common
-    shared[plain.row] = rng.integers(0, plain.shared_tokens + 1)
+    before = np.where(plain.previous < 0, plain.tokens, plain.shared_tokens)  # or that is from before the stream
+    shared[plain.row] = rng.integers(0, before + 1)
     return accesses_from_arrays(time, owner, tokens=tokens, new_tokens=tokens - shared, block_tokens=k)
 
 
@@ -152,6 +153,14 @@ def test_sizes_beyond_32_bits():
             replay_lru(stream, capacity, backend="xla")
         with pytest.raises(InputError, match="enable jax_enable_x64"):
             hit_ratio_curve(stream, backend="xla")
+
+
+def test_contents_from_before_the_stream_take_their_place():
+    owner = np.arange(ROWS) % 4  # four contents of 9 blocks, all of them from before, and a cache of all four
+    stream = accesses_from_arrays(np.arange(ROWS), owner, history=np.full(ROWS, 9), new=np.zeros(ROWS, int))
+    for capacity, hits in ((35, 0), (36, ROWS - 4)):
+        for backend in replay.BACKENDS:
+            assert replay_lru(stream, capacity, backend=backend).hit.sum() == hits
 
 
 def test_sums_that_wrap_around_32_bits_are_exact():

@@ -31,7 +31,9 @@ def lane_count(moves: Moves, capacity: int) -> int:
 
 
 def _allocated(moves: Moves) -> int:
-    return int(np.maximum(moves.held.astype(np.int64) - moves.moved, 0).sum())
+    """Blocks that come in if nothing ever leaves: of a conversation's first access here, all that it holds."""
+    found = np.where(moves.previous < 0, 0, moves.moved)
+    return int(np.maximum(moves.held.astype(np.int64) - found, 0).sum())
 
 
 def replay_lanes(moves: Moves, capacity: int, by_block: bool, lanes: int) -> NDArray:
