@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -47,6 +49,20 @@ def test_what_is_carried_is_bounded_by_the_capacity(monkeypatch):
         curve = hit_ratio_curve_of_chunks(chunks, 500, backend="numba")
         assert max(carried) <= 501
         assert len(curve.served.at) <= 501
+
+
+def test_large_capacities_take_the_memory_of_the_accesses():
+    """Few large contents, as blocks of one token make them: no array of all capacities."""
+    rng = np.random.default_rng(4)
+    owner, history = rng.integers(0, 50, 4000), rng.integers(10**6, 2 * 10**6, 4000)
+    stream = accesses_from_arrays(np.arange(4000), owner, history=history)
+    every = hit_ratio_curve(stream, "practical", backend="numba")
+    tracemalloc.start()
+    limited = hit_ratio_curve(stream, "practical", max_capacity=10**9, backend="numba")
+    assert tracemalloc.get_traced_memory()[1] < 20e6
+    tracemalloc.stop()
+    capacities = np.linspace(0, 10**9, 400).astype(int)
+    np.testing.assert_array_equal(limited.served(capacities), every.served(capacities))
 
 
 def test_shrinking_contents_remember_their_peak_across_chunks():

@@ -74,7 +74,7 @@ class Counts:
         backend: str,
     ) -> None:
         self.accounting, self.eviction, self.max_capacity = accounting, eviction, max_capacity
-        near = 8 * len(stream) + 2**16 if max_capacity is None else max_capacity + 1
+        near = 8 * len(stream) + 2**16  # an array of all capacities would be too long where few accesses are large
         limit = NO_LIMIT if max_capacity is None else max_capacity + 1
         add_at = adder(backend)
         self.with_tokens = stream.tokens is not None

@@ -30,7 +30,8 @@ class Tally:
     def __init__(self, near: int, limit: int, add_at: Callable[..., None]) -> None:
         self.near, self.limit, self._add_at = min(near, limit), limit, add_at
         self._sums = np.zeros(1, np.int64)  # the sum at point p is _sums[p + 1]; _sums[0] collects what is left out
-        self.far: list[tuple[Integers, Integers]] = []
+        self._far: list[tuple[Integers, Integers]] = []
+        self._unsettled = 0  # entries of the list that may repeat a point
 
     def add(self, points: Integers, weights: NDArray) -> None:
         """Add the weights (whole numbers or flags) at their points."""
@@ -38,7 +39,10 @@ class Tally:
         if top > self.near:
             beyond = points >= self.near
             far = beyond & (points < self.limit)
-            self.far.append((points[far], weights[far].astype(np.int64)))
+            self._far.append((points[far], weights[far].astype(np.int64)))
+            self._unsettled += len(self._far[-1][0])
+            if self._unsettled > self.near:
+                self._settle()
             points, top = np.where(beyond, -1, points), self.near
         if top > len(self._sums) - 1:
             grown = np.zeros(min(self.near, max(top, 2 * len(self._sums))) + 1, np.int64)
@@ -49,16 +53,21 @@ class Tally:
 
     def total(self) -> tuple[Integers, Integers]:
         """The points with a sum other than 0, increasing, and their sums."""
+        self._settle()
         sums = self._sums[1:]
         near = np.flatnonzero(sums)
-        parts = [(near, sums[near]), *self.far]
-        points, weights = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        if not self.far:
-            return points, weights
+        points, weights = (np.concatenate(arrays) for arrays in zip((near, sums[near]), *self._far, strict=True))
+        return points, weights
+
+    def _settle(self) -> None:
+        """One entry for each point of the list: as many as there are capacities, however long the stream."""
+        if not self._unsettled:
+            return
+        points, weights = (np.concatenate(arrays) for arrays in zip(*self._far, strict=True))
         distinct, place = np.unique(points, return_inverse=True)
         sums = np.zeros(len(distinct), np.int64)
         np.add.at(sums, place, weights)
-        return distinct[sums != 0], sums[sums != 0]
+        self._far, self._unsettled = [(distinct[sums != 0], sums[sums != 0])], 0
 
 
 @dataclass(frozen=True, eq=False)
