@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, band, label, look, power_law_line, reference, series
+from mfmc.plotting import COLORS, band, label, look, plain_log_scale, power_law_line, reference, series
 from mfmc.statistics import clopper_pearson, power_law
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def draw_collapse(figure: Figure, sups: Mapping[int, np.ndarray], limit: np.ndar
     reference(right, np.sort(limit), np.linspace(0, 1, limit.size), "Gaussian limit")
     left.set(xscale="log")
     right.set_xlim(0, np.quantile(limit, 0.999))
-    label(left, "sup shrinks", "$\\sup_t |D_N(t)/N - d(t)|$ (memories)", "cumulative probability")
-    label(right, "times $\\sqrt{N}$: one law", "$\\sqrt{N}\\;\\sup_t |D_N(t)/N - d(t)|$", "")
+    label(left, "The sup shrinks with N", "$\\sup_t |D_N(t)/N - d(t)|$ (memories)", "cumulative probability")
+    label(right, "Times $\\sqrt{N}$ it has one law", "$\\sqrt{N}\\;\\sup_t |D_N(t)/N - d(t)|$", "")
     right.legend(loc="lower right")
     finding(figure, "Multiplied by $\\sqrt{N}$, the largest deviation has nearly the same law for every N")
 
@@ -133,8 +133,8 @@ def draw_rates(
     top = 1.3 * max(values[min(values)][0] for values in rows.values())
     for name, exponent in proven.items():
         power_law_line(axes, capacity, exponent, top, name)
-    axes.set(xscale="log", yscale="log")
-    axes.yaxis.set_minor_formatter("")  # not 2, 3, 4, 6 times every power of ten
+    axes.set_xscale("log")
+    plain_log_scale(axes, "y")
     label(
         axes, f"Everything falls like $N^{{-1/2}}$: slopes {', '.join(slopes)}",
         "memory N (blocks), arrival rate in proportion", "mean deviation (memories; of $\\tau_C$: in $T_C$)",
