@@ -9,11 +9,13 @@ from types import SimpleNamespace
 import jax
 import numba
 import pytest
+from numba.core.caching import CompileResultCacheImpl
 
 from mfmc.config.machine import prepared
 from mfmc.config.schema import RuntimeSection
 from mfmc.cores import cores
 from mfmc.errors import InputError
+from mfmc.lru.compiled import compiled
 
 
 def runtime(**changes):
@@ -59,3 +61,8 @@ def test_the_environment_of_numpys_libraries_bounds_the_cores(value, expected, m
     everything = cores()
     monkeypatch.setenv("OMP_NUM_THREADS", value)
     assert cores() == (expected or everything)
+
+
+def test_kernels_are_compiled_where_no_folder_can_keep_them(monkeypatch):
+    monkeypatch.setattr(CompileResultCacheImpl, "_locator_classes", [])
+    assert compiled(lambda x: x + 1)(1) == 2

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from .accesses import NEVER, Moves, narrowest
+from .compiled import compiled
 from .two_pointer import at
 
 PIECE = 1 << 16  # accesses whose displacements are handed over at a time: they stay in the processor's cache
@@ -43,7 +43,7 @@ def displacements(moves: Moves, begin: int, end: int, limit: int) -> Iterator[tu
         yield slice(start, stop), piece
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _awaiting(previous, following):
     """The largest number of positions that await a return at one time."""
     n = len(previous)
@@ -54,7 +54,7 @@ def _awaiting(previous, following):
     return most
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _look_back(following, held, taken, begin, limit, mark, owner, slot_of, registers):
     """Give slots to the positions within reach that await a return at ``begin``, the nearest one last."""
     n = len(held)
@@ -73,7 +73,7 @@ def _look_back(following, held, taken, begin, limit, mark, owner, slot_of, regis
     registers[:] = used, 0, horizon  # slots in use, blocks inserted, nearest position out of reach + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _advance(previous, following, held, moved, start, limit, mark, owner, removed, tree, slot_of, registers, displaced):
     n, slots = len(held), len(mark)
     used, inserted, horizon = registers
@@ -106,7 +106,7 @@ def _advance(previous, following, held, moved, start, limit, mark, owner, remove
     registers[:] = used, inserted, horizon
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _sweep(following, now, least, mark, owner, removed, tree, slot_of):
     """Keep the positions that await a return and lie within reach (mark >= least); how many they are."""
     taken = 0

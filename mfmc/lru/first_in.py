@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .compiled import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def first_in_first_out(previous, held, moved, capacity, hits):
     """hits[e]: the conversation is still in memory. All its blocks lie where it came in, at ``entry``."""
     n = len(held)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .compiled import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_at(sums, places, weights):
     for i in range(len(places)):
         sums[np.uint64(places[i])] += weights[i]

@@ -9,12 +9,12 @@ had.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from .accesses import NEVER
+from .compiled import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def peak_displacements(previous, following, held, moved, floor, displaced, peak):
     """The largest D(prev(e), i), prev(e) < i <= e: ``displaced[e]`` int64 [n], NEVER where there is no prev(e).
 
@@ -44,7 +44,7 @@ def peak_displacements(previous, following, held, moved, floor, displaced, peak)
             peak[e] = most[leaves + e]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _descend(pending, most, leaf, leaves, removed):
     """Settle what is pending on the way to a leaf, and take ``removed`` blocks from the positions up to it."""
     width = leaves

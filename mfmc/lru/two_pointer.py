@@ -14,12 +14,13 @@ counted are those of that access, in advance, as a negative number; so a tail ne
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from .compiled import compiled
 
 at = np.uint64  # numba does not look whether an unsigned index counts from the end
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def whole_conversations(previous, following, held, moved, taken, capacity, start, begin, end, served):
     """Serve accesses start..end-1 from an empty cache; served[begin:end]: ``moved`` where the conversation is there.
 
@@ -42,7 +43,7 @@ def whole_conversations(previous, following, held, moved, taken, capacity, start
         e += not full
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def block_by_block(previous, following, held, moved, taken, capacity, start, begin, end, served):
     """Serve accesses start..end-1 from an empty cache of at least one block; served[begin:end]: blocks found.
 
@@ -63,13 +64,13 @@ def block_by_block(previous, following, held, moved, taken, capacity, start, beg
         e += not full
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _if(condition, value):
     """The value or 0, without a branch."""
     return np.int64(value) & -np.int64(condition)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def warm_start(previous, following, held, moved, taken, capacity, begin):
     """The last position from which what is held up to ``begin`` overflows the cache; 0 where nothing does.
 
