@@ -5,6 +5,7 @@ Exit status: 0 done; 1 a check of the study failed; 2 the input was refused (one
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sys
@@ -65,17 +66,17 @@ def main(argv: list[str] | None = None) -> int:
         finally:
             _statuses.extend(status for sweep in _sweeps for status in _finish(sweep))
         return max(_statuses, default=DONE)
-    except InputError as error:
-        _complain(str(error))
-        return REFUSED
     except KeyboardInterrupt:
         _complain("interrupted")
         return 130
     except SystemExit as leaving:  # Hydra's own flags
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
-    except Exception:
-        traceback.print_exc()
-        return BROKE
+    except Exception as error:
+        if (refusal := _refusal(error)) is None:
+            traceback.print_exc()
+            return BROKE
+        _complain(refusal)
+        return REFUSED
 
 
 def _launch(argv: list[str]) -> None:
@@ -147,13 +148,12 @@ def job(cfg: DictConfig) -> int:
     try:
         folder = Folder(path)
         status = _run_study(cfg, overrides, folder, extra, where)
-    except (InputError, BufferOverflow) as error:
-        message, status = _one_line(error), REFUSED
-        _complain(where + message)
     except Exception as error:
-        message, status = f"{type(error).__name__}: {_one_line(error)}", BROKE
-        traceback.print_exc()
-        _complain(f"{where}broke; this is a defect of mfmc")
+        refusal = _refusal(error)
+        message, status = refusal or f"{type(error).__name__}: {_one_line(error)}", REFUSED if refusal else BROKE
+        if not refusal:
+            traceback.print_exc()
+        _complain(where + (refusal or "broke; this is a defect of mfmc"))
     except BaseException:
         if folder is not None:
             folder.discard()
@@ -233,7 +233,7 @@ def _finish(sweep: Path) -> list[int]:
     """
     from mfmc.collect import collect
 
-    if not sweep.is_dir():
+    if not os.path.isdir(sweep):  # nor where one may not look
         return []
     if {entry.name for entry in sweep.iterdir()} <= {PLAN}:
         shutil.rmtree(sweep, ignore_errors=True)
@@ -246,6 +246,13 @@ def _finish(sweep: Path) -> list[int]:
 
 def _complain(line: str) -> None:
     print(f"mfmc: {line}", file=sys.stderr)
+
+
+def _refusal(error: Exception) -> str | None:
+    """The line for what is no defect of mfmc: bad input, buffers that do not suffice, a full disk."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"{os.strerror(error.errno).lower()}: make room and give the same command again, or set output=FOLDER"
+    return _one_line(error) if isinstance(error, InputError | BufferOverflow) else None
 
 
 def _one_line(error: BaseException) -> str:

@@ -147,5 +147,8 @@ def _uniform(column: list[Any]) -> list[Any]:
 def _replace(path: Path, write: Any) -> None:
     """Write under a temporary name first: a reader, or a second launch, never sees half of a file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    write(temporary)
-    temporary.replace(path)
+    try:
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import jax
 import pytest
 
-from mfmc import defaults, studies
+from mfmc import defaults, results, studies
 from mfmc.cli import main
 from mfmc.config import compose
 from mfmc.config import workload as workload_config
@@ -152,6 +153,17 @@ def test_a_defect_is_status_3_with_its_traceback(mfmc, monkeypatch):
     outcome = mfmc(*FAST)
     assert outcome.status == 3 and "Traceback" in outcome.err and not folders(".")
     assert not Path("outputs").exists() or not list(Path("outputs").rglob("*.*"))
+
+
+@pytest.mark.parametrize("launch", [[], ["-m", "runtime.seed=1,2"]])
+def test_a_full_disk_is_no_defect(mfmc, monkeypatch, launch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(results.Folder, "write", full)
+    outcome = mfmc(*FAST, *launch)
+    assert outcome.status == 2 and "no space left on device: make room" in outcome.err
+    assert outcome.err.count("\n") == max(len(launch), 1) and not folders(".")
 
 
 def test_precision_and_cache_are_the_runs_own(mfmc, monkeypatch):
