@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, label, level, look
+from mfmc.plotting import COLORS, label, level, look, plain_log_scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mfmc.studies.result import Result
 
 DESIGN_NAMES = {
-    "every_checkpoint": "every checkpoint (the source's)",
+    "every_checkpoint": "every checkpoint (as published)",
     "keep_longest": "keep longest only",
     "value_per_byte": "value per byte",
     "shared_blocks": "prefix sharing by blocks",
@@ -184,18 +184,18 @@ def conversation_budgets(figure: Figure, result: Result) -> None:
             [row["budget"] / 1e6 for row in rows], [row["hit_ratio"] for row in rows], label=name, **style
         )
     for curve, name, i in (
-        ("displacement_every_checkpoint", "T_C: every checkpoint", 0),
-        ("displacement_once", "T_C: every block once", 1),
+        ("displacement_every_checkpoint", "$T_C$: every checkpoint", 0),
+        ("displacement_once", "$T_C$: every block once", 1),
     ):
         filled = np.maximum.accumulate(result.arrays[curve]) * block / 1e6
         hits = ceiling * result.arrays["displacement_cdf"]
-        axes.plot([*filled, 2 * filled[-1]], [*hits, hits[-1]], color=COLORS[i], linewidth=1.3, label=name)
+        axes.plot([*filled, 2 * filled[-1]], [*hits, hits[-1]], label=name, **look(i, marker=False))
     axes.plot(
         result.arrays["exact_capacity"] * block / 1e6,
         result.arrays["exact_hit_ratio"],
         color="black",
-        linestyle="--",
-        linewidth=1.1,
+        linestyle=":",
+        linewidth=1.4,
         label="exact law, every block once",
     )
     level(axes, ceiling, "reuse ceiling")
@@ -204,16 +204,13 @@ def conversation_budgets(figure: Figure, result: Result) -> None:
         for row in result.tables["conversation_thresholds"]
         if row["share_of_ceiling"] == 0.5
     }
-    axes.set_xscale("log")
+    plain_log_scale(axes)
     axes.set_xlim(min(row["budget"] for row in sweep) / 1e6, max(row["budget"] for row in sweep) / 1e6)
     axes.set_ylim(0, 1.12 * ceiling)
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
-    axes.minorticks_off()
     label(
         axes,
         f"Full-prefix checkpoints need {half['every_checkpoint'] / half['keep_longest']:.1f} times the memory"
-        " of a design that holds every block once,\nand then jump: memory pays where T_C reaches the gaps",
+        " of a design that holds every block once,\nand then jump: memory pays where $T_C$ reaches the gaps",
         "budget (MB)",
         "share of prompt tokens reused",
     )
@@ -227,8 +224,9 @@ def bistability(figure: Figure, result: Result) -> None:
     block = result.summary["block_bytes"] / 1e6
     times = result.arrays["displacement_time"]
     every = result.arrays["displacement_every_checkpoint"] * block
-    curve.plot(times, every, color=COLORS[0], label="every checkpoint")
-    curve.plot(times, result.arrays["displacement_once"] * block, color=COLORS[1], label="every block once")
+    once = result.arrays["displacement_once"] * block
+    curve.plot(times, every, label="every checkpoint", **look(0, marker=False))
+    curve.plot(times, once, label="every block once", **look(1, marker=False))
     starts = sorted(result.tables["starts"], key=lambda row: row["budget"])
     apart = max(starts, key=lambda row: row["after_plenty_hit_ratio"] - row["cold_hit_ratio"])
     budget = apart["budget"] / 1e6
@@ -280,9 +278,9 @@ def times(figure: Figure, result: Result) -> None:
     for axes, case in zip(figure.subplots(len(cases), 1, squeeze=False)[:, 0], cases):
         chosen = [row for row in rows if (row["block_tokens"], row["width"]) == case]
         left = np.zeros(len(chosen))
-        for stage, color in zip(stages, (COLORS[0], COLORS[4], COLORS[2], COLORS[3])):
+        for stage, color, hatch in zip(stages, (COLORS[0], COLORS[4], COLORS[2], COLORS[3]), ("", "//", "xx", "..")):
             values = np.array([row[f"{stage}_us"] for row in chosen])
-            axes.barh(range(len(chosen)), values, left=left, color=color, label=stage, height=0.7)
+            axes.barh(range(len(chosen)), values, left=left, color=color, hatch=hatch, label=stage, height=0.7)
             left += values
         for place, row in enumerate(chosen):
             axes.annotate(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from legends import told_apart_in_grey
 
 from mfmc.checkpoints import run_cache_budget, write_cache_budget
 from mfmc.checkpoints.audit import audit_evidence
@@ -246,10 +247,11 @@ def test_whole_study_in_small(tmp_path):
         study.arrays,
         [check(*statement) for statement in study.checks],
     )
-    for draw in FIGURES.values():
+    for name, draw in FIGURES.items():
         with style():
             figure = Figure()
             canvas = FigureCanvasAgg(figure)
             draw(figure, result)
             canvas.draw()
         assert np.asarray(canvas.buffer_rgba())[..., :3].std() > 5  # not an empty page
+        assert told_apart_in_grey(figure), name

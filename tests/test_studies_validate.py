@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from legends import told_apart_in_grey
 
 from mfmc import plotting, results
 from mfmc.cli import main
@@ -25,22 +26,14 @@ def validated(tmp_path_factory) -> tuple[int, dict, Path]:
     return *run(folder, *SMALL), folder
 
 
-def test_no_two_entries_of_a_legend_look_alike_in_grey(validated):
+def test_no_two_lines_of_a_legend_look_alike_in_grey(validated):
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
     result = results.read(validated[2])
     for name, draw in plotting.drawings("validate").items():
         figure = Figure()
         draw(figure, result)
-        for axes in figure.axes:
-            lines = [h[0] if isinstance(h, tuple) else h for h in axes.get_legend_handles_labels()[0]]
-            looks = [
-                (line._dash_pattern, line.get_marker(), line.get_markerfacecolor() == "white")
-                for line in lines
-                if isinstance(line, Line2D)
-            ]
-            assert len(set(map(str, looks))) == len(looks), name
+        assert told_apart_in_grey(figure), name
 
 
 def test_the_summary_holds_what_is_promised(validated):
