@@ -18,6 +18,9 @@ def turns(figure: Figure, result: Result) -> None:
     """P(M >= m) beside the geometric law of the same mean."""
     axes = figure.subplots()
     counts = result.arrays["turns_count"]
+    if counts.size == 2:
+        _nothing(axes, "every conversation has one turn")
+        return
     tail = counts[::-1].cumsum()[::-1] / counts.sum()
     support = np.arange(1, counts.size)
     mean = result.summary["distributions"]["turns"]["mean"]
@@ -53,7 +56,7 @@ def gaps(figure: Figure, result: Result) -> None:
     axes = figure.subplots()
     quantiles = result.arrays["gap_seconds_quantiles"]
     if not quantiles.size:
-        axes.text(0.5, 0.5, "the file has no gaps between turns", ha="center", transform=axes.transAxes)
+        _nothing(axes, "the file has no gaps between turns")
         return
     row = result.summary["distributions"]["gap_seconds"]
     _exceedance(axes, result, "gap_seconds_quantiles", 0, "gaps in the file")
@@ -83,7 +86,8 @@ def dependence(figure: Figure, result: Result) -> None:
     if rows:
         series(left, [row["turns"] for row in rows], [row["later_blocks"] for row in rows], "later turns", 1)
     ratio = sizes_test.get("ratio")
-    finding = "Sizes by length" if ratio is None else f"Reusable: {ratio:.2f} times what independent sizes give"
+    measured = ratio is not None and sizes_test["reusable_blocks"] >= 0.1
+    finding = f"Reusable: {ratio:.2f} times what independent sizes give" if measured else "Sizes by length"
     label(left, finding, "turns of the conversation", "blocks a turn")
     left.set_ylim(bottom=0)
     if names:
@@ -94,9 +98,11 @@ def dependence(figure: Figure, result: Result) -> None:
         series(right, [r["turn"] for r in by_turn], [r["median"] for r in by_turn], "median", 1)
         plain_log_scale(right, "y")
         right.legend()
-        label(right, f"The median gap varies {_spread(by_turn):.2g}-fold by turn", "gap follows turn", "gap (s)")
+        spread = _spread(by_turn)
+        finding = "Gaps by turn" if spread is None else f"The median gap varies {spread:.2g}-fold by turn"
+        label(right, finding, "gap follows turn", "gap (s)")
     else:
-        right.text(0.5, 0.5, "no gaps in the file", ha="center", transform=right.transAxes)
+        _nothing(right, "no gaps in the file")
 
 
 def arrivals(figure: Figure, result: Result) -> None:
@@ -104,13 +110,7 @@ def arrivals(figure: Figure, result: Result) -> None:
     axes = figure.subplots()
     rows = result.summary["assumptions"]["arrivals"].get("dispersion", [])
     if not rows:
-        axes.text(
-            0.5,
-            0.5,
-            "no arrivals to test: no common clock, or too short a file",
-            ha="center",
-            transform=axes.transAxes,
-        )
+        _nothing(axes, "no arrivals to test: no common clock, or too short a file")
         return
     widths = [row["width_seconds"] for row in rows]
     bands = [5 * np.sqrt(2 / (row["bins"] - 1)) for row in rows]
@@ -145,14 +145,20 @@ def _exceedance(axes: Axes, result: Result, name: str, index: int, words: str | 
     axes.set_ylim(top=1.4)
 
 
+def _nothing(axes: Axes, words: str) -> None:
+    """A panel without data says so, and shows no axes."""
+    axes.text(0.5, 0.5, words, ha="center", transform=axes.transAxes)
+    axes.set_axis_off()
+
+
 def _plain(number: float) -> str:
     """Three digits without a power of ten."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
-def _spread(rows: list[dict]) -> float:
+def _spread(rows: list[dict]) -> float | None:
     medians = [row["median"] for row in rows if row["gaps"] >= 30 and row["median"] > 0]
-    return max(medians) / min(medians) if medians else 1.0
+    return max(medians) / min(medians) if len(medians) > 1 else None
 
 
 FIGURES = {"turns": turns, "sizes": sizes, "gaps": gaps, "dependence": dependence, "arrivals": arrivals}

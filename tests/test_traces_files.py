@@ -49,7 +49,9 @@ def test_mooncake_sensitivity_shows_both_failures(mooncake):
 
 
 def test_mooncake_reuse_carries_its_definition(mooncake):
-    shares = validate_trace(mooncake, block_tokens=512)["endless_cache"]
+    found = validate_trace(mooncake, block_tokens=512)
+    assert [row["width_seconds"] for row in found["assumptions"]["arrivals"]["dispersion"]] == [60]  # 3 s a batch
+    shares = found["endless_cache"]
     expected = {
         "of_blocks": 0.366,
         "of_tokens": 0.374,

@@ -97,6 +97,11 @@ def test_broken_assumptions_are_found(tmp_path, rng):
     batches = [row["dispersion"] for row in tests["arrivals"]["dispersion"] if row["bins"] > 1_000]
     assert batches == pytest.approx([10] * len(batches), rel=0.25) and batches
 
+    ticks = 3 * np.floor(np.cumsum(rng.exponential(2.0, CONVERSATIONS)) / 3)
+    tests, words = checked("ticks", arrivals=ticks)
+    assert "share time stamps" in words and "10 steps of 3 s" in words
+    assert "vary as those of a Poisson process" in words  # in bins of 1 s a clock's ticks look like bursts
+
     def regimes(conversation, first):
         scale = np.exp(rng.normal(0, 1.5, conversation[-1] + 1))
         return rng.exponential(60.0, conversation.size) * scale[conversation]

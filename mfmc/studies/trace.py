@@ -14,7 +14,6 @@ from mfmc.studies.result import Check, Result, check
 from mfmc.traces import validate_trace
 
 Row = dict[str, Any]
-HEADLINES = 8
 
 
 @dataclass(kw_only=True)
@@ -33,14 +32,11 @@ def run(config: Config, context: Context) -> Result:
     arrays, sentences = found.pop("arrays"), found.pop("plain_words")
     return Result(
         summary=found,
-        headline=sentences[:HEADLINES],
+        headline=sentences,
         tables={name: rows for name, rows in tables(found).items() if rows or name == "table"},
         arrays=arrays | kind_counts(trace),
         checks=checks(found),
-        sections={
-            "What the estimator can be trusted with": "\n".join(f"- {text}" for text in sentences),
-            "Rows": "\n".join(f"- {line}" for line in trace.describe()),
-        },
+        sections={"Rows": "\n".join(f"- {line}" for line in trace.describe())},
     )
 
 

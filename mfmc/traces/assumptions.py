@@ -18,6 +18,8 @@ from mfmc.traces.table import APPENDED, CONTEXTS, FIRST, SHORTENED, Gaps, Trace
 TURN_ROWS = 10  # turns (or lengths) with a row of their own in a table; later ones share the last row
 WIDTHS = (1.0, 10.0, 60.0, 600.0, 3600.0)  # seconds, bins of the arrival counts
 FEWEST_BINS = 20
+DISTINCT_TIMES = 0.9  # of the arrivals; with fewer, times are rounded or batched
+TICKS = 10  # steps of a rounded clock in a bin; in shorter ones the rounding itself looks like bursts
 DAY = 86_400.0
 
 
@@ -181,16 +183,20 @@ def arrivals(trace: Trace) -> dict[str, Any]:
     # From the first arrival to the last: the file may go on after it with later turns only.
     begin, end = float(times[0]), float(times[-1])
     span = end - begin
+    steps = np.diff(times)
+    steps = steps[steps > 0]
+    tick = _tick(steps) if steps.size + 1 < DISTINCT_TIMES * times.size else None
     found: dict[str, Any] = {
         "count": int(times.size),
         "span_seconds": span,
         "rate": (times.size - 1) / span if span > 0 else None,
-        "distinct_times": int(np.count_nonzero(np.diff(times)) + 1),
+        "distinct_times": int(steps.size + 1),
+        "tick_seconds": tick,
     }
     rows = []
     for width in WIDTHS:
         bins = int(span // width)
-        if bins < FEWEST_BINS or times.size < bins / 10:
+        if bins < FEWEST_BINS or times.size < bins / 10 or width < TICKS * (tick or 0):
             continue
         counts = np.diff(np.searchsorted(times, begin + width * np.arange(bins + 1)))
         if counts.mean() > 0:
@@ -218,6 +224,14 @@ def arrivals(trace: Trace) -> dict[str, Any]:
         ]
         found["hours_are_utc"] = trace.origin is not None
     return found
+
+
+def _tick(steps: np.ndarray) -> float | None:
+    """The step of a clock that counts in steps: most waits between distinct times are one; None if they vary."""
+    if not steps.size:
+        return None
+    short, usual = np.quantile(steps, (0.1, 0.5))
+    return float(usual) if short > usual / 2 else None
 
 
 def _hours_covered(begin: float, end: float) -> np.ndarray:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from mfmc.traces.assumptions import DISTINCT_TIMES, TICKS
+
 DEPENDENT = 0.1  # smaller correlations do not matter beside the other errors of a mean-field figure
 FEW_CONVERSATIONS = 200
+FEWEST_FOR_A_TEST = 30  # conversations or gaps; fewer show any dependence by chance
 
 
 def plain_words(found: dict[str, Any], clock: str) -> list[str]:
@@ -81,19 +84,17 @@ def _append_only(test: dict[str, Any], found: dict[str, Any]) -> list[str]:
         return []
     if share >= 0.99:
         return [f"Conversations only append in {share:.1%} of the turns, as the model assumes."]
-    extra = found["shape"]["conversations_for_the_cache"] - found["shape"]["conversations"]
+    rest = found["shape"]["conversations_for_the_cache"] - found["shape"]["conversations"]
     return [
-        f"Only {share:.1%} of the continuing prompts extend the one before"
-        f" ({test['nondecreasing_share']:.1%} are not"
-        f" shorter): the other turns begin {extra:,} new conversations for the cache, and what those prompts"
-        " still share"
-        " with the old ones is not counted, so the estimate is low by that much."
+        f"Only {share:.1%} of the continuing prompts extend the one before ({test['nondecreasing_share']:.1%} are not"
+        f" shorter). The rest ({rest:,}) begin new conversations for the cache; what they still share with the old"
+        " ones is not counted, so the estimate errs on the low side."
     ]
 
 
 def _sizes(test: dict[str, Any]) -> list[str]:
-    ratio = test["ratio"]
-    if ratio is None or test["reusable_blocks"] < 0.1:
+    ratio, conversations = test["ratio"], test["turns_with_first_blocks"]["pairs"]
+    if ratio is None or test["reusable_blocks"] < 0.1 or conversations < FEWEST_FOR_A_TEST:
         return []
     if abs(ratio - 1) < 0.05:
         return [
@@ -101,11 +102,9 @@ def _sizes(test: dict[str, Any]) -> list[str]:
             " value)."
         ]
     return [
-        f"The number of turns and the sizes depend on each other: {test['reusable_blocks']:.1f} reusable"
-        " blocks a conversation"
-        f" where independence would give {test['reusable_blocks_if_independent']:.1f}. Resample whole"
-        " conversations (the"
-        " estimator does); a fitted law with independent sizes would mislead."
+        f"The number of turns and the sizes depend on each other: {_plain(test['reusable_blocks'])} reusable blocks a"
+        f" conversation where independence would give {_plain(test['reusable_blocks_if_independent'])}. Resample whole"
+        " conversations (the estimator does); a fitted law with independent sizes would mislead."
     ]
 
 
@@ -131,6 +130,8 @@ def _gaps(test: dict[str, Any], clock: str) -> list[str]:
             " their overall law;"
             " compare it with the replay of this file."
         )
+    elif test["count"] < FEWEST_FOR_A_TEST:
+        sentences.append(f"Too few gaps ({test['count']}) to tell whether they depend on each other.")
     else:
         sentences.append("Successive gaps look independent and alike from turn to turn.")
     spread = test["coefficient_of_variation"]
@@ -146,6 +147,10 @@ def _gaps(test: dict[str, Any], clock: str) -> list[str]:
             f" {kinds['tool']['median']:.3g} s before a tool's result."
         )
     return sentences
+
+
+def _plain(number: float) -> str:
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _matters(correlation: dict[str, Any]) -> bool:
@@ -169,11 +174,12 @@ def _arrivals(test: dict[str, Any], clock: str) -> list[str]:
         )
     else:
         sentences.append("Arrival counts vary as those of a Poisson process do.")
-    if test["distinct_times"] < 0.9 * test["count"]:
+    if test["distinct_times"] < DISTINCT_TIMES * test["count"]:
+        tick = test["tick_seconds"]
         sentences.append(
-            f"Arrivals share time stamps ({test['distinct_times']:,} distinct times for {test['count']:,}):"
-            " times are rounded"
-            " or batched, so no gap is known better than that."
+            f"Arrivals share time stamps ({test['distinct_times']:,} distinct times for {test['count']:,}): times are"
+            " rounded or batched, so no gap is known better than that"
+            + ("." if tick is None else f"; counts are tested over {TICKS} steps of {tick:.3g} s or more.")
         )
     hours = [row["rate"] for row in test.get("by_hour", [])]
     if len(hours) >= 6 and max(hours) > 2 * min(hours):
@@ -190,12 +196,12 @@ def _tails(test: dict[str, Any]) -> list[str]:
     sentences = []
     if growth is not None and growth > 1.5:
         index = test["lifetime_tail_index"]
+        near, far = (row["level"] for row in test["lifetime_mean_excess"][-2:])
         sentences.append(
-            f"Conversation sizes have a heavy-looking tail (mean excess still grows by {growth:.2f} at the"
-            " far end"
+            f"Conversation sizes have a heavy-looking tail (the mean excess grows {growth:.2g}-fold from the {near:.4g}"
+            f" to the {far:.4g} quantile"
             + ("" if index is None else f", tail index {index:.2g}")
-            + "): Assumption B.3 and the finite-N bounds are doubtful, the mean-field figure needs only"
-            " means."
+            + "): Assumption B.3 and the finite-N bounds are doubtful, the mean-field figure needs only means."
         )
     elif growth is not None:
         sentences.append(
