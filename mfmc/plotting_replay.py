@@ -10,9 +10,10 @@ from mfmc.plotting import COLORS, MARKERS, label
 
 
 def draw_curve(figure: Any, result: Any) -> None:
-    """Replayed curve (line) and prediction (markers) against the capacity, per accounting."""
+    """Replayed curve (line), and mean field or estimator (markers), against the capacity, per accounting."""
     axes = figure.subplots()
     capacity = result.arrays["capacity"]
+    beside = "estimator" if result.summary["prediction"] == "estimator" else "mean field"
     names = [n.removeprefix("replayed_") for n in result.arrays if n.startswith("replayed_")]
     off = []
     for i, name in enumerate(names):
@@ -25,13 +26,13 @@ def draw_curve(figure: Any, result: Any) -> None:
             marker=MARKERS[i],
             mfc="white",
             linestyle="none",
-            label=f"{name}: predicted",
+            label=f"{name}: {beside}",
         )
         off.append(np.max(np.abs(replayed - predicted)))
     axes.set(xscale="log")
     label(
         axes,
-        f"Prediction and replay differ by at most {100 * max(off):.1f} points",
+        f"{beside.capitalize()} and replay differ by at most {100 * max(off):.1f} points",
         "memory N (blocks)",
         "hit ratio, blocks served / blocks looked up",
     )

@@ -26,7 +26,7 @@ def draw_hit_ratio(figure: Any, result: Any) -> None:
         # Between the capacities N (h(N) - limit) is interpolated: it varies little, while h(N) bends.
         fine = np.geomspace(capacity[0], capacity[-1], 200)
         between = limit + np.interp(np.log(fine), np.log(capacity), capacity * (exact - limit)) / fine
-        left.plot(fine, between, label=f"{accounting}: exact", **look(i, marker=False))
+        left.plot(fine, between, label=f"{accounting}: exact", **look(i, marker=capacity.size == 1))
         left.axhline(limit, color=COLORS[i], linestyle=":", linewidth=1)
         for j, (name, words) in enumerate((("conditional", "Monte Carlo"), ("replay", "LRU replay"))):
             found = [(r["capacity"], r[name]) for r in chosen if r.get(name)]
@@ -38,14 +38,19 @@ def draw_hit_ratio(figure: Any, result: Any) -> None:
                     label=f"{accounting}: {words}, 95%",
                 )
     first = sorted((r for r in rows if r["accounting"] == accountings[0]), key=lambda r: r["capacity"])
-    left.set(xscale="log")
+    left.set(xscale="log", xlim=(0.6 * first[0]["capacity"], 1.6 * first[-1]["capacity"]))
     label(left, "h(N) tends to its limit (dotted)", "memory N (blocks), arrival rate in proportion", "hit ratio h(N)")
     left.legend(loc="lower right")
 
     capacity = np.array([r["capacity"] for r in first], dtype=float)
     off = {name: np.array([abs(r[name] - r["exact"]) for r in first]) for name in ("mean_field", "refined")}
     series(right, capacity, off["mean_field"], "mean field (25)", 0)
-    series(right, capacity, off["refined"], "refined, + c/N", 1)
+    finding = "The refined formula does not apply here"  # the exact value stands in its place
+    applies = np.flatnonzero(off["refined"])
+    if applies.size:
+        series(right, capacity[applies], off["refined"][applies], "refined, + c/N", 1)
+        gain = (off["mean_field"][applies] / off["refined"][applies])[0]
+        finding = f"At N = {int(capacity[applies[0]]):,} the refined value is {gain:,.0f} times closer"
     right.plot(
         capacity, [r["conditional"]["standard_error"] for r in first], color=COLORS[2], linestyle=DASHES[3],
         marker=MARKERS[2], label="standard error of the simulation",
@@ -55,11 +60,8 @@ def draw_hit_ratio(figure: Any, result: Any) -> None:
         if off["refined"][0] > 0:
             power_law_line(right, capacity, -2, 2.5 * off["refined"][0], "$N^{-2}$")
     right.set(xscale="log", yscale="log")
-    gain = off["mean_field"][0] / max(off["refined"][0], 1e-16)
-    label(
-        right, f"At N = {int(capacity[0]):,} the refined value is {gain:,.0f} times closer",
-        "memory N (blocks), arrival rate in proportion", f"distance from the exact h(N), {accountings[0]}",
-    )
+    distance = f"distance from the exact h(N), {accountings[0]}"
+    label(right, finding, "memory N (blocks), arrival rate in proportion", distance)
     right.legend(loc="lower left")
 
 

@@ -170,15 +170,6 @@ def test_exact_study_needs_no_simulation(tmp_path):
     assert abs(whole[1]["exact"] - whole[1]["mean_field"]) < 1e-10 < abs(whole[0]["exact"] - whole[0]["mean_field"])
 
 
-def test_replay_of_a_drawn_stream_lies_on_the_exact_law(tmp_path):
-    status, summary = run(
-        tmp_path / "run", "study=replay", "workload=scm", "capacities=[300,1024]", "replay.conversations=20000"
-    )
-    assert status == 0 and summary["prediction"] == "exact"
-    assert all(abs(row["difference"]) < 0.02 for row in summary["replay"])
-    assert (tmp_path / "run" / "figures" / "curve.png").stat().st_size > 5000
-
-
 def test_replay_of_a_trace_and_of_one_without_a_clock(tmp_path, shared, capsys):
     traces = shared / "traces"
     status, summary = run(

@@ -37,37 +37,41 @@ def replay_trace(estimator: TraceEstimator, context: Context, max_capacity: int,
     """
     from mfmc.lru import hit_ratio_curve
 
-    stream, how = _stream(estimator, context, max_capacity)
+    stream, how, end = _stream(estimator, context, max_capacity)
     if stream.counted == slice(None):
         begin = stream.time[0]
-        end = _last_arrival(stream) if estimator.trace.clock == "per conversation" else stream.time[-1]
         counted = np.searchsorted(stream.time, [begin + warm_up * (end - begin), np.nextafter(end, np.inf)])
         stream = replace(stream, counted=slice(*map(int, counted)))
-        how += f"; the first {warm_up:.0%} of the time is not counted"
+        how += f"; the first {100 * warm_up:.6g}% of the time is not counted"
     return Replayed(hit_ratio_curve(stream, "token", eviction="block", max_capacity=int(max_capacity)), how)
 
 
-def _stream(estimator: TraceEstimator, context: Context, max_capacity: int) -> tuple[AccessStream, str]:
+def _stream(estimator: TraceEstimator, context: Context, max_capacity: int) -> tuple[AccessStream, str, float]:
+    """The accesses, how they were come by, and the time after which there are fewer than the arrival rate brings."""
     trace, block_tokens = estimator.trace, estimator.sums.block_tokens
     if trace.clock == "shared" and estimator.measured_rate:
-        return trace.accesses(block_tokens), "the file's own requests at their own times"
+        stream = trace.accesses(block_tokens)
+        return stream, "the file's own requests at their own times", stream.time[-1]
     if trace.clock == "per conversation":
         rate = estimator.conversation_rate or estimator.arrival_rate
         rounds = _rounds(trace, rate)
         placed = trace.placed(rate, context.settings.runtime.seed, rounds)
         often = "" if rounds == 1 else f", {rounds} times over"
-        return placed.accesses(block_tokens), f"the file's conversations with their own gaps, at Poisson moments{often}"
+        # Not the last new content: a long conversation that shrinks begins anew for the cache after all have arrived.
+        last_arrival = float(placed.submitted_at[placed.starts].max())
+        how = f"the file's conversations with their own gaps, at Poisson moments{often}"
+        return placed.accesses(block_tokens), how, last_arrival
     from mfmc.lru import sample_accesses
 
     workload = Workload(
         estimator.arrival_rate, estimator.laws[estimator.default_law], conversations=estimator.conversations
     )
     stream = sample_accesses(context.key("replay"), workload, int(max_capacity), conversations=RESAMPLED_CONVERSATIONS)
-    return stream, (
-        f"{RESAMPLED_CONVERSATIONS:,} conversations resampled from the file, Poisson arrivals, gaps"
-        " drawn from the"
+    how = (
+        f"{RESAMPLED_CONVERSATIONS:,} conversations resampled from the file, Poisson arrivals, gaps drawn from the"
         f" {estimator.default_law.replace('_', '-')} law"
     )
+    return stream, how, stream.time[-1]
 
 
 def _rounds(trace: Trace, rate: float) -> int:
@@ -76,8 +80,3 @@ def _rounds(trace: Trace, rate: float) -> int:
     duration = float((trace.submitted_at[last] - trace.submitted_at[trace.starts]).mean())
     wanted = int(np.ceil(DURATIONS * duration * rate / trace.lengths.size))
     return max(1, min(wanted, MOST_TURNS // len(trace)))
-
-
-def _last_arrival(stream: AccessStream) -> float:
-    """Of conversations that were placed: after it the cache sees less than the arrival rate."""
-    return float(stream.time[stream.previous < 0].max())
