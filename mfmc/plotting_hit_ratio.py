@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mfmc.plotting import label, reference, series
+from mfmc.plotting import label, plain_log_scale, reference, series
 from mfmc.plotting_validate import draw_hit_ratio
 
 
@@ -20,7 +20,7 @@ def draw_policies(figure: Any, result: Any) -> None:
     middle = lru[len(lru) // 2]["capacity"]
     found = {row["policy"]: row["hit_ratio"] for row in rows if row["capacity"] == middle}
     gain = found["clairvoyant"] - found["lru"]
-    axes.set(xscale="log")
+    plain_log_scale(axes)
     label(
         axes, f"Knowing each conversation's last turn would add {100 * gain:.1f} points at N = {middle:,}",
         "memory N (blocks), arrival rate fixed", "hit ratio, blocks served / blocks looked up",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mfmc.plotting import COLORS, MARKERS, label
+from mfmc.plotting import label, look
 
 
 def draw_curve(figure: Any, result: Any) -> None:
@@ -18,16 +18,8 @@ def draw_curve(figure: Any, result: Any) -> None:
     off = []
     for i, name in enumerate(names):
         replayed, predicted = result.arrays[f"replayed_{name}"], result.arrays[f"predicted_{name}"]
-        axes.plot(capacity, replayed, color=COLORS[i], label=f"{name}: replayed")
-        axes.plot(
-            capacity,
-            predicted,
-            color=COLORS[i],
-            marker=MARKERS[i],
-            mfc="white",
-            linestyle="none",
-            label=f"{name}: {beside}",
-        )
+        axes.plot(capacity, replayed, label=f"{name}: replayed", **look(i, marker=False))
+        axes.plot(capacity, predicted, label=f"{name}: {beside}", **(look(i) | {"linestyle": "none", "mfc": "white"}))
         off.append(np.max(np.abs(replayed - predicted)))
     axes.set(xscale="log")
     label(
