@@ -400,6 +400,7 @@ def test_identifiers_in_every_number_type(tmp_path):
     pq.write_table(pa.table({"session_id": pa.array([2**63 + 1, 2**63 + 1, 7], pa.uint64()), **lengths}), path)
     trace = read_trace(path)
     assert trace.lengths.tolist() == [2, 1] and trace.gaps().observed.tolist() == [1]
+    del lengths["timestamp"]
     pq.write_table(pa.table({"chat_id": [10, 11, 12], "parent_chat_id": [None, 10.0, 11.0], **lengths}), path)
     assert read_trace(path).lengths.tolist() == [3]
 
@@ -446,7 +447,7 @@ def test_ids_of_dialogues(tmp_path):
 
 
 def test_sessions_without_an_id_are_no_repetitions(tmp_path):
-    session = objects("kv_cache_tester")[0]
-    del session["id"]
-    trace = read_text(tmp_path / "a.jsonl", 2 * (json.dumps(session) + "\n"), format="kv_cache_tester")
+    session = json.dumps(objects("kv_cache_tester")[0] | {"id": ""}) + "\n"
+    trace = read_text(tmp_path / "a.jsonl", session + "{\n" + session, format="kv_cache_tester")
     assert trace.lengths.tolist() == [4, 1, 4, 1]
+    assert trace.rejections.by_reason["line is not JSON"].first_rows == [7]  # after four turns, a subagent's and it

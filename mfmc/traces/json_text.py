@@ -73,36 +73,36 @@ def elements(source: Source, rejections: Rejections) -> Iterator[Any]:
         return
     except (ValueError, RecursionError):
         pass  # several values, one a line, or a broken file
-    for number, line in enumerate((line for line in text.split("\n") if line.strip()), 1):
+    for line in text.split("\n"):
         try:
-            yield json.loads(line)
+            if line.strip():
+                yield json.loads(line)
         except (ValueError, RecursionError):
-            _reject(rejections, "line is not JSON", number)
+            _reject(rejections, "line is not JSON")
 
 
 def _array(text: str, rejections: Rejections) -> Iterator[Any]:
-    place, number = text.index("[") + 1, 0
+    place = text.index("[") + 1
     while True:
         while place < len(text) and text[place] in " \t\r\n,":
             place += 1
         if text[place : place + 1] == "]":
             return
-        number += 1
         if place >= len(text):
-            _reject(rejections, "JSON array is not closed: the file is cut off", number)
+            _reject(rejections, "JSON array is not closed: the file is cut off")
             return
         try:
             value, place = _DECODER.raw_decode(text, place)
         except (ValueError, RecursionError):
             # Past this point nothing tells where an element begins.
-            _reject(rejections, "JSON array broken here: the rest of the file is not read", number)
+            _reject(rejections, "JSON array broken here: the rest of the file is not read")
             return
         yield value
 
 
-def _reject(rejections: Rejections, reason: str, number: int) -> None:
+def _reject(rejections: Rejections, reason: str) -> None:
     rejections.rows_read += 1
-    rejections.add(reason, number)
+    rejections.add(reason, rejections.rows_read)
 
 
 def whole_number(value: Any, maximum: int) -> int | None:

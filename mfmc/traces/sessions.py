@@ -150,7 +150,9 @@ def _falls_and_ties(trace: Trace, part: slice) -> tuple[int, int]:
 
 
 def _sort_by_time(draft: Draft) -> None:
-    """Put the draft's rows in time order (chained hashes look for earlier rows)."""
+    """Put the draft's rows in time order, in which parents come earlier; without times the file's order holds."""
+    if draft.submitted_at is None:
+        return
     back = np.diff(draft.submitted_at) < 0
     if back.any():
         draft.treatments["rows out of time order: sorted"] = int(back.sum())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import islice
@@ -110,8 +111,12 @@ def stage_csv(source: Source, columns: Mapping[str, str], format: str, **checks:
 
 
 def _are_dates(times: list[str]) -> bool:
-    """Whether most times are written as dates, not as numbers."""
-    return 2 * sum(map(_is_number, times)) < len(times)
+    """Whether more times are written as dates than as numbers."""
+    return sum(map(_is_date, times)) > sum(map(_is_number, times))
+
+
+def _is_date(text: str) -> bool:
+    return re.match(r"\d{4}[-/]\d", text) is not None
 
 
 def _is_number(text: str) -> bool:

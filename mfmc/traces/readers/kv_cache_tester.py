@@ -89,7 +89,7 @@ class _Sessions:
         if not isinstance(requests, list):
             self._reject("not a session with a list of requests")
             return
-        if (key := session.get("id")) is not None:
+        if (key := session.get("id")) not in (None, ""):
             if str(key) in self.seen:
                 for _ in requests:
                     self._reject("session id that an earlier session has")
