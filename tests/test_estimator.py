@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps
 from mfmc.laws.recorded import RecordedConversations
 from mfmc.laws.turns import GeometricTurns
 from mfmc.lru import hit_ratio_curve, sample_accesses
+from mfmc.studies.replays import replay_trace
 from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.theory.mean_field import characteristic_time, hit_ratio
 from mfmc.traces.table import COLUMNS, SHRUNK, ConversationTable, Gaps, Trace
@@ -235,6 +238,20 @@ def test_conversations_placed_several_times_over():
     assert abs(placed.arrival_rate() / 0.5 - 1) < 5 / np.sqrt(600)
     gaps = [np.diff(t.submitted_at)[t.turn[1:] > 1] for t in (trace, placed)]
     assert np.allclose(np.tile(gaps[0], 3), gaps[1])
+
+
+def test_a_placed_replay_ends_with_the_last_arrival():
+    """Not with the last prompt of a long conversation that shrinks again and again when all others have gone."""
+    trace = synthetic_trace(ExponentialGaps(60.0), 2.0, 200)
+    columns = {name: trace.column(name).copy() for name in COLUMNS}
+    longest = columns["conversation"] == np.argmax(trace.lengths)
+    columns["submitted_at"][longest] += 1e5 * (columns["turn"][longest] - 1)
+    columns["context"][longest & (columns["turn"] > 1)] = SHRUNK
+    trace = Trace.from_columns(columns, format="test", clock="per conversation")
+    context = SimpleNamespace(settings=SimpleNamespace(runtime=SimpleNamespace(seed=0)))
+    estimator = TraceEstimator(trace, 64, arrival_rate=2.0, replicates=0)
+    replayed = replay_trace(estimator, context, 10_000, 0.1).curve.hit_ratio(10_000)
+    assert replayed == pytest.approx(estimator.estimate(10_000).hit_ratio, abs=0.05)
 
 
 def test_what_is_missing_is_said():

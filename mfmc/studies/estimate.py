@@ -130,9 +130,8 @@ def from_trace(config: Config, context: Context) -> Result:
     if config.estimate.exact:
         add_exact(best, estimator, context)
     arrays = curve_arrays(estimator, curve, accountings, chosen, replayed) | law_arrays(estimator)
-    note_small_memories(capacities, estimator, context)
     checks = growth_checks(best)
-    headline = [_finding(row, estimator) for row in best][:8]
+    headline = [_finding(row) for row in best][:8] + _small_memories(best, estimator)
     return Result(
         summary={
             "source": "trace",
@@ -160,15 +159,18 @@ def from_trace(config: Config, context: Context) -> Result:
     )
 
 
-def note_small_memories(capacities: list[int], estimator: TraceEstimator, context: Context) -> None:
-    """The mean field is for memories that hold many conversations; say where one holds few."""
+def _small_memories(rows: list[Row], estimator: TraceEstimator) -> list[str]:
+    """The mean field is for memories that hold many conversations; a line where one holds few."""
     size = float(estimator.sums.blocks["token"][2].sum() / estimator.sums.turns.sum())
-    few = [n for n in capacities if n < FEW_CONVERSATIONS * size]
-    if few:
-        context.notes.append(
-            f"memories of {max(few):,} blocks and less hold fewer than {FEW_CONVERSATIONS} contexts of the mean"
-            f" size, {size:,.0f} blocks: the mean field is rough there; trust the replay, or the exact column"
-        )
+    few = [row for row in rows if row["capacity"] < FEW_CONVERSATIONS * size]
+    if not few:
+        return []
+    better = " or ".join(column for key, column in (("exact", "finite_N"), ("replayed", "replayed")) if key in few[0])
+    advice = f"read column {better} there" if better else "replay the trace for those (estimate.replay=true)"
+    return [
+        f"memories up to {few[-1]['capacity']:,} blocks hold fewer than {FEW_CONVERSATIONS} contexts of the mean size,"
+        f" {size:,.0f} blocks, too few for the mean field (hit_ratio and its interval): {advice}"
+    ]
 
 
 def _narrow(row: Row) -> Row:
@@ -178,7 +180,7 @@ def _narrow(row: Row) -> Row:
     return found | {name: row[key] for key, name in ratios.items() if row.get(key) is not None}
 
 
-def _finding(row: Row, estimator: TraceEstimator) -> str:
+def _finding(row: Row) -> str:
     between = "" if row["low"] is None else f" (95% interval {row['low']:.4f} to {row['high']:.4f})"
     exact = f", {row['exact']:.4f} by the finite-N law" if "exact" in row else ""
     actual = ""
