@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -49,7 +50,12 @@ _sweeps: list[Path] = []
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (default: the process's own) and return its exit status."""
-    argv = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        argv = sys.argv[1:]
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")  # a terminal need not know every sign
+    argv = list(argv)
     _statuses.clear()
     _sweeps.clear()
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import glob
 import json
 import math
 import os
@@ -148,7 +149,7 @@ class Folder:
 
     def _remove_leftovers(self) -> None:
         """Temporary folders of this one whose process, on this machine, is no more."""
-        for folder in self.path.parent.glob(f".{self.path.name}.{platform.node()}.*.*"):
+        for folder in self.path.parent.glob(f".{glob.escape(self.path.name)}.{platform.node()}.*.*"):
             if not _runs(int(folder.name.split(".")[-2])):
                 shutil.rmtree(folder, ignore_errors=True)
 

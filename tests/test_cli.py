@@ -7,13 +7,14 @@ import json
 import subprocess
 import sys
 from dataclasses import fields
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import pytest
 
-from mfmc import defaults, results, studies
+from mfmc import cli, defaults, results, studies
 from mfmc.cli import main
 from mfmc.config import compose
 from mfmc.config import workload as workload_config
@@ -203,6 +204,16 @@ def test_help_is_short_and_names_every_study(mfmc):
     assert "arrival_rate: 1.5" in mfmc("--cfg", "job").out
 
 
+def test_a_terminal_need_not_know_every_sign(monkeypatch):
+    out = TextIOWrapper(BytesIO(), "ascii")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "argv", ["mfmc", "--help"])
+    monkeypatch.setattr(cli, "_help", lambda: "0.5 ± 0.1")
+    assert main() == 0
+    out.flush()
+    assert out.buffer.getvalue() == b"0.5 ? 0.1\n"
+
+
 # --- refusals -----------------------------------------------------------------------------------------------
 
 BAD = {
@@ -337,6 +348,17 @@ def test_a_sweep_over_workload_files_and_names(mfmc):
     assert mfmc("-m", *FAST, "workload=w.yaml,scm", "hydra.sweep.dir=sweep").status == 0
     rates = [read_document(f"sweep/{i}")["summary"]["arrival_rate"] for i in range(2)]
     assert rates[0] == 2.0 and rates[1] > 30
+
+
+def test_workload_files_keep_apart_whatever_their_folder_is_called(mfmc, monkeypatch):
+    folder = Path("Bob's, ** [ä]")
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    Path("w.yaml").write_text(GOOD)
+    Path("w.yml").write_text(GOOD.replace("arrival_rate: 2", "arrival_rate: 7"))
+    assert mfmc("-m", *FAST, "workload=w.yaml,w.yml", "hydra.sweep.dir=sweep").status == 0
+    assert [read_document(f"sweep/{i}")["summary"]["arrival_rate"] for i in range(2)] == [2.0, 7.0]
+    assert mfmc(*FAST, "workload=w.yml", "hydra.run.dir='a**b'").status == 0
 
 
 def test_another_kind_keeps_what_it_shares_and_forgets_the_rest(mfmc):

@@ -54,7 +54,8 @@ def load_workload_files(overrides: Iterable[str]) -> list[str]:
 
 
 def _with_stored_files(override: str) -> str:
-    options = override.removeprefix("workload=").split(",")
+    outside_quotes = r""",(?=(?:[^'"]|'[^']*'|"[^"]*")*$)"""
+    options = re.split(outside_quotes, override.removeprefix("workload="))
     return "workload=" + ",".join(_stored(option.strip().strip("'\"")) for option in options)
 
 
@@ -64,10 +65,10 @@ def _stored(option: str) -> str:
 
     if not option.endswith((".yaml", ".yml")):
         return option
-    path = Path(option).resolve().with_suffix(".yaml")
+    path = Path(option).resolve()
     group = "/".join(("workload", *path.parts[1:-1]))
     ConfigStore.instance().store(group=group, name=path.name, node=_read_yaml(option))
-    return f"'{path}'"
+    return "'" + str(path).replace("'", r"\'") + "'"
 
 
 def _read_yaml(path: str) -> dict[str, Any]:
