@@ -16,6 +16,7 @@ from mfmc.errors import InputError
 from mfmc.laws.blocks import ConstantBlocks, PoissonBlocks
 from mfmc.laws.gaps import ExponentialGaps, GammaGaps, LomaxGaps, UniformGaps
 from mfmc.laws.turns import FixedTurns, GeometricTurns
+from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.theory.mean_field import (
     capacity_for,
     characteristic_time,
@@ -23,6 +24,7 @@ from mfmc.theory.mean_field import (
     hit_ratio_slope,
     mean_displacement,
 )
+from mfmc.theory.refined import hit_ratio_refined
 from mfmc.workload import Workload
 
 
@@ -117,10 +119,11 @@ def test_gaps_with_a_shortest_length():
     assert hit_ratio(workload, 30) == 0
 
 
-@pytest.mark.parametrize("capacity", [0, -3, math.inf, math.nan])
-def test_bad_capacity(capacity):
-    with pytest.raises(InputError, match="capacity="):
-        characteristic_time(reference_workload("scm_poisson_blocks", 0.03, 1000), capacity)
+@pytest.mark.parametrize("capacity", [0, -3, math.inf, math.nan, "2275", [1000, 2275], np.array([1000, 2275]), None])
+@pytest.mark.parametrize("function", [characteristic_time, hit_ratio, hit_ratio_exact, hit_ratio_refined])
+def test_bad_capacity(function, capacity):
+    with pytest.raises(InputError, match=r"capacity=.*: expected one positive, finite number"):
+        function(reference_workload("scm_poisson_blocks", 0.03, 1000), capacity)
 
 
 def test_hit_ratio_above_the_ceiling_is_refused():

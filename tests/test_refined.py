@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from exact_workloads import ORACLE, oracle_workload, small_workloads
+from exact_workloads import small_workloads
+from reference_workloads import LAWS, reference_workload
 
-from mfmc.laws.blocks import ConstantBlocks
+from mfmc.laws.blocks import ConstantBlocks, PoissonBlocks
 from mfmc.laws.gaps import EmpiricalGaps, ExponentialGaps, GammaGaps, UniformGaps
 from mfmc.laws.turns import GeometricTurns
 from mfmc.theory.compound_poisson import hit_ratio_exact
@@ -15,10 +16,10 @@ from mfmc.theory.refined import hit_ratio_refined, refined_coefficient, refined_
 from mfmc.workload import Workload
 
 
-@pytest.mark.parametrize("name", ORACLE)
+@pytest.mark.parametrize("name", LAWS)
 def test_oracle(oracle, name):
     case = oracle[name]
-    workload = oracle_workload(name, case["lambda0"], 1024)
+    workload = reference_workload(name, case["lambda0"], 1024)
     assert refined_coefficient(workload, 1024) == pytest.approx(case["refined_coefficient"], rel=1e-8)
 
 
@@ -32,10 +33,10 @@ def scaled_errors(build, accounting, capacities):
 
 
 @pytest.mark.parametrize("accounting", ["whole", "practical"])
-@pytest.mark.parametrize("name", ORACLE)
+@pytest.mark.parametrize("name", LAWS)
 def test_error_is_of_order_two(oracle, name, accounting):
     errors = scaled_errors(
-        lambda n: oracle_workload(name, oracle[name]["lambda0"], n), accounting, (1024, 4096, 16384)
+        lambda n: reference_workload(name, oracle[name]["lambda0"], n), accounting, (1024, 4096, 16384)
     )
     assert errors[:2] == pytest.approx([errors[2]] * 2, rel=0.3)
     assert errors[1] == pytest.approx(errors[2], rel=0.06)
@@ -63,6 +64,13 @@ def test_lattice_of_span_5(remainder):
     slope = (hit_ratio(build(1000), 1001) - hit_ratio(build(1000), 999)) / 2 * 1000
     assert shift == pytest.approx(-4 * slope, rel=0.02)
     assert profile.reuse.support[0] == 5
+
+
+def test_a_memory_too_small_for_the_expansion_gets_the_exact_value():
+    workload = Workload(1.5, ExponentialGaps(135.0), GeometricTurns(0.7), PoissonBlocks(1.0, 3.0))
+    refined = refined_hit_ratio(workload, 1)  # limit + c/N would be negative
+    assert not refined.applies and "N=1 is too small" in refined.statement
+    assert refined.value == hit_ratio_exact(workload, 1)
 
 
 def test_says_where_it_does_not_apply():

@@ -14,6 +14,7 @@ from mfmc.laws.spectrum import Spectrum
 from mfmc.theory.chernoff import TailTable
 from mfmc.theory.displacement_law import DisplacementLaw
 from mfmc.theory.lattice_inversion import ALIASED, LatticeInversion
+from mfmc.theory.mean_field import check_capacity
 from mfmc.theory.quadrature import integrate
 from mfmc.theory.residence import ResidenceCurve
 from mfmc.workload import Workload
@@ -33,8 +34,7 @@ def hit_ratio_exact(
     about f(T_C) T_C times `mfmc.laws.renewal.iterated_error` (1e-12 for smooth laws, 1e-5 for recorded gaps; with
     more than some 20 turns, recorded gaps add up to 1e-5).
     """
-    if not capacity > 0:
-        raise InputError(f"capacity={capacity!r}: expected a positive number of blocks")
+    check_capacity(capacity)
     if eviction not in EVICTIONS:
         raise InputError(f"eviction={eviction!r}: choose one of {', '.join(EVICTIONS)}")
     profile = workload.profile(accounting)
@@ -75,8 +75,8 @@ def resident_at_gap(workload: Workload, curve: ResidenceCurve) -> float:
 def displacement_cdf(workload: Workload, x: ArrayLike, time: float, accounting: str = "whole") -> np.ndarray:
     """P(D_N(time) <= x), x in blocks; the shape of `x`. Absolute error about 1e-14."""
     level = np.asarray(x, dtype=float)
-    if np.any(np.isnan(level)) or not (time >= 0 and np.isfinite(time)):
-        raise InputError(f"x={x!r}, time={time!r}: expected numbers, and a finite time of at least 0")
+    if np.any(np.isnan(level)) or np.ndim(time) or not (time >= 0 and np.isfinite(time)):
+        raise InputError(f"x={x!r}, time={time!r}: expected numbers, and one finite time of at least 0")
     flat = np.minimum(np.floor(level.ravel()), _unreachable(workload, time, accounting))
     return _cdf_values(workload, flat, time, accounting).reshape(level.shape)
 
@@ -111,6 +111,8 @@ def displacement_quantile(
 ) -> int:
     """The smallest whole x with P(D_N(time) <= x) >= probability, 0 < probability < 1, in blocks."""
     _check_probability(probability)
+    if np.ndim(probability):
+        raise InputError(f"probability={probability!r}: expected one number")
     low, high = -1, int(_unreachable(workload, time, accounting))
     while high - low > 1:
         points = np.unique(np.linspace(low, high, 66).astype(np.int64))[1:-1]
@@ -153,8 +155,7 @@ def characteristic_time_quantile(
 
 
 def _turn_curve(workload: Workload, capacity: float, turn: int, accounting: str) -> ResidenceCurve:
-    if not capacity > 0:
-        raise InputError(f"capacity={capacity!r}: expected a positive number of blocks")
+    check_capacity(capacity)
     return ResidenceCurve(workload, capacity, accounting, workload.profile(accounting).turn_reuse(turn))
 
 

@@ -21,20 +21,26 @@ from mfmc.workload import Workload
 
 
 def mean_displacement(workload: Workload, time: Any, accounting: str = "whole") -> Any:
-    """E[D_N(t)] in blocks (15), (29): arrival_rate * (E[sum new] t + E[sum reuse] I(t)). Divide by N for d(t)."""
+    """E[D_N(t)] in blocks (15), (29): arrival_rate * (E[sum new] t + E[sum reuse] I(t)); the shape of `time` >= 0.
+
+    Divide by N for d(t).
+    """
     profile = workload.profile(accounting)
     return workload.arrival_rate * (profile.allocated * time + profile.reusable * workload.gaps.residence(time))
 
 
 def displacement_rate(workload: Workload, time: Any, accounting: str = "whole") -> Any:
-    """N d'(t), blocks per unit time."""
+    """N d'(t), blocks per unit time; the shape of `time` >= 0."""
     profile = workload.profile(accounting)
     return workload.arrival_rate * (profile.allocated + profile.reusable * workload.gaps.survival(time))
 
 
 def characteristic_time(workload: Workload, capacity: float, accounting: str = "whole") -> Any:
-    """T_C (21), (30): the time at which the mean displacement equals `capacity` blocks."""
-    _check_capacity(capacity)
+    """T_C (21), (30): the time, in the workload's unit, at which the mean displacement equals `capacity` blocks.
+
+    One capacity a call; `jax.vmap` takes several. Raises InputError where it is no positive number.
+    """
+    check_capacity(capacity)
     if _is_traced(workload, capacity):
         return _traced_time(workload, capacity, accounting)
     profile = workload.profile(accounting)
@@ -51,7 +57,10 @@ def characteristic_time(workload: Workload, capacity: float, accounting: str = "
 
 
 def hit_ratio(workload: Workload, capacity: float, accounting: str = "whole") -> Any:
-    """h_inf (25), (32): E[sum reuse] / E[sum content] * F(T_C)."""
+    """h_inf (25), (32): E[sum reuse] / E[sum content] * F(T_C), blocks served over blocks looked up.
+
+    `capacity` in blocks, one a call, as for `characteristic_time`.
+    """
     return workload.profile(accounting).reuse_ceiling * workload.gaps.cdf(
         characteristic_time(workload, capacity, accounting)
     )
@@ -67,17 +76,21 @@ def hit_ratio_slope(workload: Workload, capacity: float, accounting: str = "whol
 def capacity_for(workload: Workload, hit_ratio: float, accounting: str = "whole") -> float:
     """The memory in blocks whose mean-field hit ratio is `hit_ratio` (B7): T = F^{-1}(h / h_max), N = E[D(T)]."""
     ceiling = workload.profile(accounting).reuse_ceiling
-    if not 0 <= hit_ratio < ceiling:
+    if np.ndim(hit_ratio) or not 0 <= hit_ratio < ceiling:
         raise InputError(
-            f"hit_ratio={hit_ratio!r}: expected at least 0 and less than the reuse ceiling {ceiling:.6g} of this "
-            f"workload ({accounting} accounting), which no memory exceeds"
+            f"hit_ratio={hit_ratio!r}: expected one number, at least 0 and less than the reuse ceiling {ceiling:.6g} "
+            f"of this workload ({accounting} accounting), which no memory exceeds"
         )
     return float(mean_displacement(workload, workload.gaps.quantile(hit_ratio / ceiling), accounting))
 
 
-def _check_capacity(capacity: Any) -> None:
-    if isinstance(capacity, int | float | np.number) and not (capacity > 0 and np.isfinite(capacity)):
-        raise InputError(f"capacity={capacity!r}: expected a positive number of blocks")
+def check_capacity(capacity: Any) -> None:
+    """Raises InputError for anything but one positive, finite number; arrays of JAX, which may be traced, pass."""
+    if isinstance(capacity, jax.Array):
+        return
+    value = np.asarray(capacity)
+    if value.ndim or value.dtype.kind not in "iuf" or not (value > 0 and np.isfinite(value)):
+        raise InputError(f"capacity={capacity!r}: expected one positive, finite number of blocks")
 
 
 def _is_traced(*trees: Any) -> bool:

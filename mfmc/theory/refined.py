@@ -51,13 +51,15 @@ def refined_hit_ratio(workload: Workload, capacity: float, accounting: str = "wh
     slope = float(displacement_rate(workload, time, accounting))
     spread = float(np.sqrt(law.cumulant(2, time))) / slope
     obstacle = _obstacle(workload, time, spread)
+    if not obstacle:
+        coefficient = refined_coefficient(workload, capacity, accounting)
+        value = limit + coefficient / capacity
+        if not -1e-12 <= value <= law.profile.reuse_ceiling + 1e-12:
+            obstacle = f"limit + c/N = {value:.3g}, no hit ratio: N={capacity:g} is too small; the exact value is given"
     if obstacle:
         exact = hit_ratio_exact(workload, capacity, accounting)
         return RefinedHitRatio(exact, limit, capacity * (exact - limit), False, obstacle)
-    coefficient = refined_coefficient(workload, capacity, accounting)
-    return RefinedHitRatio(
-        limit + coefficient / capacity, limit, coefficient, True, "the density of the gap is smooth about T_C"
-    )
+    return RefinedHitRatio(value, limit, coefficient, True, "the density of the gap is smooth about T_C")
 
 
 def refined_coefficient(workload: Workload, capacity: float, accounting: str = "whole") -> float:
