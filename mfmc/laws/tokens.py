@@ -36,6 +36,8 @@ class TokenLaw:
 
 @dataclass(frozen=True)
 class ConstantTokens(TokenLaw):
+    """Always `count` tokens."""
+
     count: int
 
     def __post_init__(self) -> None:
