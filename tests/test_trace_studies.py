@@ -168,7 +168,7 @@ def test_real_conversations_and_gaps_are_a_workload(here, turns_file):
     shared = ["workload=from_trace", f"workload.trace.path={turns_file}", "workload.block_tokens=64"]
     rows = run("study=mean_field", *shared, "capacities=[900]")["mean_field"]
     estimator = TraceEstimator(read_trace(turns_file), 64, replicates=0)
-    known = PartialWorkload(estimator.arrival_rate, estimator.laws["kaplan_meier"], known=estimator.sums.known)
+    known = PartialWorkload(estimator.arrival_rate, estimator.laws["size_weighted"], known=estimator.sums.known)
     token = next(row for row in rows if row["accounting"] == "token" and row["capacity"] == 900)
     assert token["hit_ratio"] == pytest.approx(float(hit_ratio(known, 900, "token")), rel=5e-3)
 
@@ -179,6 +179,8 @@ def test_a_trace_without_clock_says_what_it_lacks(here, capsys):
     )
     line = refused(capsys, "study=mean_field", "workload=from_trace", "workload.trace.path=turns.csv")
     assert "workload.arrival_rate is not set" in line
+    timeless = ["workload=from_trace", "workload.trace.path=turns.csv", "workload.arrival_rate=1"]
+    assert "workload.gaps.kind is not set" in refused(capsys, "study=mean_field", *timeless)
     assert "estimate.arrival_rate" in refused(capsys, "study=estimate", "trace.path=turns.csv")
     line = refused(capsys, "study=estimate", "trace.path=turns.csv", "estimate.arrival_rate=1")
     assert "give a gap law" in line

@@ -15,6 +15,9 @@ from mfmc.errors import InputError
 if TYPE_CHECKING:
     from mfmc.workload import Workload
 
+#: Points of F that are kept of recorded gaps, between each two of which the exact law integrates.
+SIMULATION_KNOTS = 256
+
 # kind -> class in the module of mfmc.laws that has the same name
 TURNS = {
     "geometric": "GeometricTurns",
@@ -287,12 +290,14 @@ def _increments(section: WorkloadSection) -> Any:
 
 
 def _from_trace(section: WorkloadSection, notes: list[str] | None) -> Workload:
-    """Conversations of a trace, resampled whole; gaps and arrival rate are its own unless they are given."""
-    from mfmc.estimator.gap_laws import trace_gaps
+    """Conversations of a trace, resampled whole; gaps and arrival rate are its own unless they are given, and both are
+    those of `study=estimate`.
+    """
+    from mfmc.estimator import NoGaps, TraceEstimator
     from mfmc.laws.recorded import RecordedConversations
     from mfmc.workload import Workload
 
-    trace = load_trace(section.trace, "workload.trace")
+    trace, given = load_trace(section.trace, "workload.trace"), section.gaps.kind is not None
     if section.path is not None:
         raise InputError(
             "workload.path and workload.trace.path are both set: conversations come from one of them"
@@ -307,16 +312,25 @@ def _from_trace(section: WorkloadSection, notes: list[str] | None) -> Workload:
             f"workload.arrival_rate is not set, and {section.trace.path} has no common clock to read it"
             " from: give it"
         )
-    if trace.clock == "none" and section.gaps.kind is None:
-        raise InputError(
-            f"workload.gaps.kind is not set, and {section.trace.path} carries no times: give a gap law"
+    try:
+        estimator = TraceEstimator(
+            trace,
+            section.block_tokens,
+            minimum_turns=section.minimum_turns,
+            arrival_rate=section.arrival_rate,
+            prior=build_law(section.gaps, "workload.gaps") if given else None,
+            replicates=0,
         )
-    rate = trace.arrival_rate(section.minimum_turns) if section.arrival_rate is None else section.arrival_rate
-    gaps = trace_gaps(trace) if section.gaps.kind is None else build_law(section.gaps, "workload.gaps")
+    except NoGaps as error:
+        raise InputError(f"workload.gaps.kind is not set, and {error}: give a gap law") from error
+    law = "prior" if given else estimator.default_law
+    rate, gaps = float(estimator.arrival_rate), estimator.condensed_law(law, SIMULATION_KNOTS)
     if notes is not None:
         notes.extend(trace.describe())
+        of_file = "" if section.arrival_rate is None else f" ({section.arrival_rate:g} of the file)"
+        source = f"workload.gaps.kind={section.gaps.kind}" if given else f"the trace's {law.replace('_', '-')} law"
         notes.append(
-            f"{rate:.6g} conversations a second, mean gap {float(gaps.mean):.6g} s ({type(gaps).__name__})"
+            f"{rate:.6g} conversations a second for the cache{of_file}; gaps by {source}, mean {float(gaps.mean):.6g} s"
         )
     table = trace.conversations(section.block_tokens, section.minimum_turns)
     return Workload(rate, gaps, conversations=RecordedConversations.from_tokens(*table))

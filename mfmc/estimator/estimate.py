@@ -170,6 +170,11 @@ class TraceEstimator:
             raise InputError(f"law {name!r}: this trace has {', '.join(self.laws)}")
         return self.laws[name]
 
+    def condensed_law(self, law: str | None, most: int) -> Any:
+        """A law of the gap; of recorded gaps at most `most` points of F."""
+        gaps = self._law(law)
+        return condensed(gaps, most) if isinstance(gaps, EmpiricalGaps) else gaps
+
     def estimate(
         self,
         capacity: float,
@@ -250,9 +255,7 @@ class TraceEstimator:
         """The trace's conversations with at most EXACT_KNOTS points of a law: what the exact law is computed of."""
         name = law or self.default_law
         if name not in self._exact:
-            gaps = self._law(name)
-            if isinstance(gaps, EmpiricalGaps):
-                gaps = condensed(gaps, EXACT_KNOTS)
+            gaps = self.condensed_law(name, EXACT_KNOTS)
             self._exact[name] = Workload(self.arrival_rate, gaps, conversations=self.conversations)
         return self._exact[name]
 

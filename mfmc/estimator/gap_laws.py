@@ -20,14 +20,12 @@ import numpy as np
 
 from mfmc.errors import InputError
 from mfmc.laws.gaps import EmpiricalGaps
-from mfmc.traces.table import Gaps, Trace
+from mfmc.traces.table import Gaps
 
 #: F is kept at so many of its points and joined by lines: an error of F of about 1/32768.
 MOST_KNOTS = 1 << 15
 #: Gaps from which the law of blocks' gaps is taken.
 MOST_WEIGHTED = 1 << 20
-#: Points of F that are kept where the exact law integrates between each two of them.
-SIMULATION_KNOTS = 256
 #: Of a file that cuts gaps, S is not followed to where fewer turns than this were watched: one gap would
 #: decide it. (In a small file, a tenth of them.)
 FEWEST_AT_RISK = 20
@@ -160,16 +158,6 @@ def empirical(seconds: np.ndarray) -> EmpiricalGaps:
 def kaplan_meier(seconds: np.ndarray, censored: np.ndarray) -> KaplanMeier:
     """F from gaps of which some were cut by the end of the file; float64 [n] and bool [n]."""
     return SeenGaps.of(seconds, censored).kaplan_meier()
-
-
-def trace_gaps(trace: Trace, most: int = SIMULATION_KNOTS) -> EmpiricalGaps:
-    """The gaps of a trace as a law to simulate from: Kaplan and Meier's where the file's end cuts some, else
-    the raw one, at `most` points of F.
-    """
-    gaps = usable_gaps(trace.gaps())
-    seen = SeenGaps.of(gaps.seconds, gaps.censored)
-    law = seen.kaplan_meier().law if gaps.censored.any() else seen.empirical()
-    return condensed(law, most)
 
 
 def condensed(law: EmpiricalGaps, most: int) -> EmpiricalGaps:
