@@ -127,7 +127,8 @@ def test_azure_is_arrivals_only(traces):
 
 def test_sharegpt_turns(traces):
     trace = read_trace(traces / "sharegpt_turns.csv.gz")
-    assert balanced(trace) and len(trace) == 61_239 and trace.lengths.size == 17_392
+    assert balanced(trace) and trace.rejections.rows_read == 61_239 and trace.lengths.size == 17_392
+    assert trace.rejections.by_reason["turn of 0 tokens"].count == trace.rejections.count == 1
     assert trace.lengths.max() == 63 and trace.clock == "none" and trace.gaps().seconds.size == 0
     assert trace.treatments["conversations that begin with a response: left out of resampling"] == 47
     table = trace.conversations(128, minimum_turns=2)

@@ -451,3 +451,8 @@ def test_sessions_without_an_id_are_no_repetitions(tmp_path):
     trace = read_text(tmp_path / "a.jsonl", session + "{\n" + session, format="kv_cache_tester")
     assert trace.lengths.tolist() == [4, 1, 4, 1]
     assert trace.rejections.by_reason["line is not JSON"].first_rows == [7]  # after four turns, a subagent's and it
+
+
+def test_a_turn_without_a_token_is_none(tmp_path):
+    trace = read_text(tmp_path / "a.csv", CSV_FILES["sharegpt_turns"] + "2,1,0,0\n2,2,0,3\n")
+    assert len(trace) == 5 and trace.rejections.by_reason["turn of 0 tokens"].first_rows == [5]

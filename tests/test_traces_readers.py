@@ -316,14 +316,15 @@ def test_sharegpt_json_joins_parts(tmp_path):
     path = tmp_path / "s.json"
     path.write_text(json.dumps(items))
     trace = read_trace(path)
-    assert trace.format == "sharegpt" and trace.lengths.tolist() == [3, 2] and balanced(trace)
-    assert trace.new_prompt_tokens.tolist() == [1, 4, 3, 0, 0]
-    assert trace.response_tokens.tolist() == [2, 0, 2, 1, 0]
-    assert trace.history_tokens.tolist() == [0, 3, 7, 0, 1]
+    assert trace.format == "sharegpt" and trace.lengths.tolist() == [3, 1] and balanced(trace)
+    assert trace.new_prompt_tokens.tolist() == [1, 4, 3, 0]
+    assert trace.response_tokens.tolist() == [2, 0, 2, 1]
+    assert trace.history_tokens.tolist() == [0, 3, 7, 0]
+    assert trace.treatments["turns of 0 tokens: left out"] == 1  # an empty prompt without an answer
     assert trace.treatments["split conversations (ids X_0, X_1, ..): joined"] == 1
     assert trace.treatments["conversations without a message"] == 1
     words = read_trace(path, tokenizer=lambda text: len(text))
-    assert words.new_prompt_tokens.tolist() == [4, 16, 12, 0, 0]
+    assert words.new_prompt_tokens.tolist() == [4, 16, 12, 0]
     # A file that breaks off keeps what came before.
     path.write_text(json.dumps(items)[:-70])
     cut = read_trace(path)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from mfmc.config.workload import ColumnsSection
 from mfmc.errors import InputError
+from mfmc.traces import read_trace
 from mfmc.traces.turns_csv import read_turns
 
 HEADER = "conv,turn,prompt_tokens,response_tokens\n"
@@ -128,6 +129,11 @@ def test_mutated_files_never_break_the_reader(tmp_path_factory, data):
 
 
 def test_the_sharegpt_file(shared):
-    read = read_turns(shared / "traces/sharegpt_turns.csv.gz", ColumnsSection())
+    """The same turns as the reader of every format keeps, which needs more packages."""
+    path = shared / "traces/sharegpt_turns.csv.gz"
+    read = read_turns(path, ColumnsSection())
+    table = read_trace(path).conversations(block_tokens=128, minimum_turns=2)
+    for name in ("conversation", "prompt_tokens", "response_tokens"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(table, name))
     assert read.rows == 61_239 == len(read.turn) + sum(read.rejected.values())
     assert len(read.names) > 12_000

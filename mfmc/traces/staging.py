@@ -203,6 +203,8 @@ def _counts(expressions: Mapping[str, str], types: Mapping[str, str], zero_promp
             tests.append((f"{role} <> floor({role})", f"{name} not a whole number"))
         if role == "input_tokens" and not zero_prompts:
             tests.append((f"{role} = 0", f"{name} of 0 tokens"))
+        if role == "response_tokens" and "new_prompt_tokens" in expressions:
+            tests.append((f"{role} = 0 AND new_prompt_tokens = 0", "turn of 0 tokens"))
         column = f"COALESCE(TRY_CAST({role} AS INTEGER), 0) AS {role}"
         typed = "BIGINT" if whole else "DOUBLE"
         raw = f"CAST({expressions[role]} AS VARCHAR)" if types[role] == "BOOLEAN" else expressions[role]

@@ -56,6 +56,7 @@ class _Dialogues:
             "split conversations (ids X_0, X_1, ..): joined": 0,
             "conversations without a message": 0,
             "last prompts without an answer: response of 0 tokens": 0,
+            "turns of 0 tokens: left out": 0,
         }
 
     def add(self, item: Any, messages: str) -> None:
@@ -97,7 +98,9 @@ class _Dialogues:
         if begin is not None:
             self.treatments["last prompts without an answer: response of 0 tokens"] += 1
             turns.append((begin, prompt, 0, kind))
-        return turns
+        said = [turn for turn in turns if turn[1] or turn[2]]
+        self.treatments["turns of 0 tokens: left out"] += len(turns) - len(said)
+        return said
 
     def draft(self, format: str) -> Draft:
         rows: dict[str, list] = {
