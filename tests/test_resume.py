@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,11 +62,31 @@ def undisturbed(tmp_path_factory, programs) -> dict[str, bytes]:
     return numbers(folder)
 
 
-def started(here: Path, programs: Path, devices: int) -> subprocess.Popen:
+#: The command line, killed (-9) so many seconds after so many more chunks have come to disk.
+KILLED = """
+import os, signal, sys, threading
+from mfmc.chunks import Chunks
+from mfmc.cli import main
+
+chunks, seconds, *argv = sys.argv[1:]
+left, write = [int(chunks)], Chunks.write
+
+def counted(*arguments):
+    write(*arguments)
+    left[0] -= 1
+    if left[0] == 0:
+        threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+Chunks.write = counted
+sys.exit(main(argv))
+"""
+
+
+def started(here: Path, programs: Path, devices: int, program: Sequence[str] = ("-m", "mfmc")) -> subprocess.Popen:
     """The sweep in a process of its own that sees so many devices."""
     flags = re.sub(r"(device_count=)\d+", rf"\g<1>{devices}", os.environ["XLA_FLAGS"])
     environment = os.environ | {"XLA_FLAGS": flags, "XDG_CACHE_HOME": str(programs)}
-    command = [sys.executable, "-m", "mfmc", *SWEEP, f"output={here / str(devices)}"]
+    command = [sys.executable, *program, *SWEEP, f"output={here / str(devices)}"]
     return subprocess.Popen(command, cwd=here, env=environment, stdout=subprocess.DEVNULL)
 
 
@@ -79,24 +99,16 @@ def test_one_two_and_eight_devices_compute_the_same_bits(here, programs, undistu
 
 
 def test_a_sweep_killed_at_random_moments_ends_like_an_undisturbed_one(here, programs, undisturbed):
-    """kill -9 three times, each once a few more chunks are on disk and a random moment has passed."""
-    random.seed(5)
-    unfinished = here / "1" / UNFINISHED
-    kills = 0
-    while True:
-        process = started(here, programs, devices=1)
-        before, more = len(list(unfinished.rglob("*.npz"))), random.randint(1, 4)
-        while kills < 3 and process.poll() is None and len(list(unfinished.rglob("*.npz"))) < before + more:
-            time.sleep(0.002)
-        if kills == 3 or process.poll() is not None:
-            break
-        time.sleep(random.uniform(0, 0.01))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-        print(f"kill {kills}: {len(list(unfinished.rglob('*.npz')))} chunks on disk,"
-              f" {len(list((here / '1').rglob('result.json')))} of 2 jobs finished")  # fmt: skip
-    assert process.wait() == 0 and kills >= 2
+    """kill -9 three times, each a random moment after a few more chunks have come to disk."""
+    chance = random.Random(5)
+    for kill in (1, 2, 3):
+        program = ["-c", KILLED, str(chance.randint(1, 4)), str(chance.uniform(0, 0.01))]
+        ended = started(here, programs, 1, program).wait()
+        kept = len(list((here / "1" / UNFINISHED).rglob("*.npz")))
+        finished = len(list((here / "1").rglob("result.json")))
+        print(f"kill {kill}: status {ended}, {kept} chunks on disk, {finished} of 2 jobs finished")
+        assert ended == -signal.SIGKILL or kill == 3  # the third may come too late
+    assert started(here, programs, 1).wait() == 0
     assert numbers(here / "1") == undisturbed != {}
     assert not list((here / "1").glob("multirun/*/.*"))
 
