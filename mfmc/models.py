@@ -149,9 +149,12 @@ class KVModel:
             f" {self.token_bytes:,.0f} bytes a"
             f" token, {self.block_bytes(block_tokens) / 2**20:.4g} MiB a block of {block_tokens} tokens"
         )
-        if not self.depends_on_length:
-            return line
-        return f"{line} where every layer keeps it; policy {self.policy}, so long sequences cost less a token"
+        states = sum(layer.count * layer.state_elements for layer in self.layers) * self.element_bytes
+        if states:
+            line += f", and {states / 2**20:.4g} MiB of state a sequence"
+        if self.policy == "window" and any(layer.window for layer in self.layers):
+            line += "; beyond their window, sliding layers keep nothing"
+        return line
 
     @classmethod
     def from_huggingface(cls, path: str | Path, **settings: Any) -> KVModel:
@@ -163,6 +166,20 @@ class KVModel:
         return cls(**(found | {key: value for key, value in settings.items() if value is not None}))
 
 
+#: Settings of a config.json whose models mix attention with layers of other kinds, or keep more than the text.
+_UNKNOWN_MIXTURES = (
+    "hybrid_override_pattern",
+    "attn_layer_period",
+    "attn_layer_indices",
+    "attn_type_list",
+    "linear_attn_config",
+    "layers_block_type",
+    "block_types",
+    "_block_types",
+    "mamba_d_state",
+    "cross_attention_layers",
+    "is_encoder_decoder",
+)
 _CONFIG_DTYPES = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
@@ -190,25 +207,41 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _layers_of(values: dict[str, Any], path: str | Path) -> tuple[Layers, ...]:
     count = _whole(values, path, "num_hidden_layers")
+    for name in _UNKNOWN_MIXTURES:
+        if values.get(name) and not values.get("layer_types"):
+            raise InputError(
+                f"model.config={path}: {name} tells of layers that do not all keep keys and values of the text;"
+                " give model.layers instead"
+            )
     if values.get("kv_lora_rank"):
         rank, rope = _whole(values, path, "kv_lora_rank"), _whole(values, path, "qk_rope_head_dim")
         return (Layers(count, latent_dim=rank, rope_dim=rope),)
-    kinds = Counter(_layer_kinds(values, count))
+    named = values.get("layer_types")
+    if isinstance(named, list) and len(named) != count:
+        raise InputError(f"model.config={path}: layer_types names {len(named)} layers, num_hidden_layers is {count}")
+    shared = _whole(values, path, "num_kv_shared_layers") if values.get("num_kv_shared_layers") else 0
+    if shared >= count:
+        raise InputError(f"model.config={path}: num_kv_shared_layers is {shared}, expected fewer than all {count} layers")
+    kinds = Counter(_layer_kinds(values, count, path)[: count - shared])  # the last use what earlier ones keep
     return tuple(_layer_of(kind, number, values, path) for kind, number in kinds.items())
 
 
-def _layer_kinds(values: dict[str, Any], count: int) -> list[str]:
+def _layer_kinds(values: dict[str, Any], count: int, path: str | Path) -> list[str]:
     """The kind of each layer; files of older models have a switch for a window in all layers."""
     named = values.get("layer_types")
-    if isinstance(named, list) and len(named) == count:
+    if isinstance(named, list):
         return [str(kind) for kind in named]
+    interval = values.get("full_attention_interval")
+    if isinstance(interval, int) and interval > 1 and "linear_num_value_heads" in values:  # Qwen3-Next
+        return ["linear_attention" if (i + 1) % interval else "full_attention" for i in range(count)]
     sliding = values.get("sliding_window") and values.get("use_sliding_window", True)
     if not sliding:
         return ["full_attention"] * count
-    pattern = values.get("sliding_window_pattern")
+    pattern = values.get("sliding_window_pattern", 2 if values.get("model_type") == "gemma2" else None)
     if isinstance(pattern, int) and pattern > 1:  # every pattern-th layer sees all
         return ["sliding_attention" if (i + 1) % pattern else "full_attention" for i in range(count)]
-    full = int(values.get("max_window_layers", 0)) if "use_sliding_window" in values else 0
+    use_full = "use_sliding_window" in values and values.get("max_window_layers")
+    full = _whole(values, path, "max_window_layers") if use_full else 0
     return ["full_attention" if i < full else "sliding_attention" for i in range(count)]
 
 
@@ -235,9 +268,13 @@ def _layer_of(kind: str, count: int, values: dict[str, Any], path: str | Path) -
         )
     name = windows[kind]
     heads = _whole(values, path, "num_attention_heads")
-    kv_heads = _whole(values, path, "num_key_value_heads", heads)
+    if values.get("multi_query") and not values.get("new_decoder_architecture"):  # Falcon-7B
+        kv_heads = 1
+    else:
+        kv_heads = _whole(values, path, "num_key_value_heads", _whole(values, path, "num_kv_heads", heads))
     # A head_dim that is missing, or null as in some files, is the hidden size shared out.
-    head_dim = values.get("head_dim") or _whole(values, path, "hidden_size") / heads
+    given = values.get("head_dim")
+    head_dim = _whole(values, path, "head_dim") if given else _whole(values, path, "hidden_size") / heads
     if head_dim != math.floor(head_dim):
         raise InputError(
             f"model.config={path}: hidden_size is no multiple of num_attention_heads; head_dim is missing"

@@ -91,6 +91,40 @@ CONFIGS = {
         64,
     ),
     "latent": ({"num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64}, 70_272),
+    "one key and value for all heads": (
+        {"num_hidden_layers": 32, "num_attention_heads": 71, "hidden_size": 4544, "multi_query": True},
+        8_192,
+    ),
+    "heads shared out by an older name": (
+        {
+            "num_hidden_layers": 60,
+            "num_attention_heads": 128,
+            "hidden_size": 8192,
+            "multi_query": True,
+            "new_decoder_architecture": True,
+            "num_kv_heads": 8,
+        },
+        122_880,
+    ),
+    "every fourth layer attends": (
+        {
+            "num_hidden_layers": 48,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 2,
+            "head_dim": 256,
+            "full_attention_interval": 4,
+            "linear_num_key_heads": 16,
+            "linear_num_value_heads": 32,
+            "linear_key_head_dim": 128,
+            "linear_value_head_dim": 128,
+            "linear_conv_kernel_dim": 4,
+        },
+        24_576,
+    ),
+    "layers that use those of others": (
+        {"num_hidden_layers": 5, "num_attention_heads": 1, "head_dim": 4, "num_kv_shared_layers": 2},
+        48,
+    ),
     "text part": (
         {"text_config": {"num_hidden_layers": 1, "num_attention_heads": 1, "head_dim": 4, "hidden_size": 9}},
         16,
@@ -118,11 +152,30 @@ def test_layer_kinds_of_hugging_face_configs(tmp_path):
     assert windows(use_sliding_window=True, max_window_layers=3) == [(3, None), (1, 16)]
     assert windows(sliding_window_pattern=2) == [(2, 16), (2, None)]
     assert windows(layer_types=["full_attention"] * 3 + ["sliding_attention"]) == [(3, None), (1, 16)]
+    assert windows(model_type="gemma2") == [(2, 16), (2, None)]
     with pytest.raises(InputError, match="kind 'mystery'"):
         windows(layer_types=["mystery"] * 4)
+    with pytest.raises(InputError, match="names 2 layers"):
+        windows(layer_types=["full_attention"] * 2)
+    with pytest.raises(InputError, match="attn_layer_period tells of layers"):
+        windows(attn_layer_period=8)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"num_hidden_layers": "many"}'])
+LLAMA = '"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"num_hidden_layers": "many"}',
+        f'{{{LLAMA}, "head_dim": "wide"}}',
+        f'{{{LLAMA}, "num_kv_shared_layers": 2}}',
+        f'{{{LLAMA}, "sliding_window": 9, "use_sliding_window": true, "max_window_layers": "all"}}',
+    ],
+)
 def test_bad_configs_are_one_line(text, tmp_path):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(InputError) as refused:
