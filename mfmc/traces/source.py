@@ -131,13 +131,15 @@ class Source:
         return found
 
     def _raw_lines(self) -> Iterator[bytes]:
-        tail, first = b"", True
-        for chunk in self._decoded():
-            if first:
-                chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
-            *whole, tail = (tail + chunk).split(b"\n")
-            yield from whole
-        if tail:
+        pending: list[bytes] = []  # pieces of a line that has not ended
+        for number, chunk in enumerate(self._decoded()):
+            piece, *more = (chunk if number else chunk.removeprefix(BYTE_ORDER_MARK)).split(b"\n")
+            pending.append(piece)
+            if more:
+                yield b"".join(pending)
+                yield from more[:-1]
+                pending = more[-1:]
+        if tail := b"".join(pending):
             self.ends_within_line = True
             yield tail
 
