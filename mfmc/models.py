@@ -221,7 +221,7 @@ def _layers_of(values: dict[str, Any], path: str | Path) -> tuple[Layers, ...]:
         raise InputError(f"model.config={path}: layer_types names {len(named)} layers, num_hidden_layers is {count}")
     shared = _whole(values, path, "num_kv_shared_layers") if values.get("num_kv_shared_layers") else 0
     if shared >= count:
-        raise InputError(f"model.config={path}: num_kv_shared_layers is {shared}, expected fewer than all {count} layers")
+        raise InputError(f"model.config={path}: num_kv_shared_layers is {shared}, expected fewer than all {count}")
     kinds = Counter(_layer_kinds(values, count, path)[: count - shared])  # the last use what earlier ones keep
     return tuple(_layer_of(kind, number, values, path) for kind, number in kinds.items())
 
