@@ -1,4 +1,4 @@
-"""`np.add.at` for the arrays of a tally, compiled by numba: two to three times as fast."""
+"""What a tally adds with, compiled by numba: two to three times as fast as `np.add.at`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from .compiled import compiled
 
 
 @compiled
-def add_at(sums, places, weights):
-    for i in range(len(places)):
-        sums[np.uint64(places[i])] += weights[i]
+def add_at(sums, points, weights):
+    for i in range(len(points)):
+        sums[np.uint64(max(points[i], -1) + 1)] += weights[i]

@@ -12,9 +12,9 @@ from .accesses import Integers
 
 
 def adder(backend: str) -> Callable[..., None]:
-    """What adds weights at places: `np.add.at`, or its twin where numba is there, as it is for numba's kernels."""
+    """What adds weights to the sums of their points, as `Tally` keeps them: beside numba's kernels, a twin by numba."""
     if backend != "numba":
-        return np.add.at
+        return lambda sums, points, weights: np.add.at(sums, np.maximum(points, -1) + 1, weights)
     from .scatter import add_at
 
     return add_at
@@ -23,19 +23,18 @@ def adder(backend: str) -> Callable[..., None]:
 class Tally:
     """Sums of integer weights at integer points: an array for points below ``near``, a list beyond.
 
-    Points from ``limit`` on are not asked for and left out, as are negative ones. ``add_at`` does what
-    ``np.add.at`` does.
+    Points from ``limit`` on are not asked for and left out, as are negative ones.
     """
 
     def __init__(self, near: int, limit: int, add_at: Callable[..., None]) -> None:
         self.near, self.limit, self._add_at = min(near, limit), limit, add_at
-        self._sums = np.zeros(1, np.int64)  # the sum at point p is _sums[p + 1]; _sums[0] collects what is left out
+        self._sums = np.zeros(2, np.int64)  # the sum at point p is _sums[p + 1]; _sums[0] collects what is left out
         self._far: list[tuple[Integers, Integers]] = []
-        self._unsettled = 0  # entries of the list that may repeat a point
+        self._unsettled = 0  # entries added to the list since it was last summed up
 
     def add(self, points: Integers, weights: NDArray) -> None:
         """Add the weights (whole numbers or flags) at their points."""
-        top = int(points.max(initial=-1)) + 1
+        top = int(points.max(initial=0)) + 1
         if top > self.near:
             beyond = points >= self.near
             far = beyond & (points < self.limit)
@@ -44,24 +43,38 @@ class Tally:
             if self._unsettled > self.near:
                 self._settle()
             points, top = np.where(beyond, -1, points), self.near
+        self._reach(top)
+        # No selection of the points that count: which ones do cannot be predicted, and a branch would cost more.
+        self._add_at(self._sums, points, weights.astype(np.int64, copy=False))
+
+    def merge(self, other: Tally) -> None:
+        """Add what another tally of the same kind has."""
+        self._reach(len(other._sums) - 1)
+        self._sums[: len(other._sums)] += other._sums
+        self._far += other._far
+
+    def total(self) -> tuple[Integers, Integers]:
+        """The point 0 and those with a sum other than 0, increasing, and their sums."""
+        self._settle()
+        sums = self._sums[1:]
+        shown = sums != 0
+        shown[0] = True
+        near = np.flatnonzero(shown)
+        if not self._far:
+            return near, sums[near]
+        points, weights = self._far[0]
+        return np.concatenate([near, points]), np.concatenate([sums[near], weights])
+
+    def _reach(self, top: int) -> None:
+        """Make room for the sums at points below ``top``."""
         if top > len(self._sums) - 1:
             grown = np.zeros(min(self.near, max(top, 2 * len(self._sums))) + 1, np.int64)
             grown[: len(self._sums)] = self._sums
             self._sums = grown
-        # No selection of the points that count: which ones do cannot be predicted, and a branch would cost more.
-        self._add_at(self._sums, np.maximum(points, -1) + 1, weights.astype(np.int64, copy=False))
-
-    def total(self) -> tuple[Integers, Integers]:
-        """The points with a sum other than 0, increasing, and their sums."""
-        self._settle()
-        sums = self._sums[1:]
-        near = np.flatnonzero(sums)
-        points, weights = (np.concatenate(arrays) for arrays in zip((near, sums[near]), *self._far, strict=True))
-        return points, weights
 
     def _settle(self) -> None:
         """One entry for each point of the list: as many as there are capacities, however long the stream."""
-        if not self._unsettled:
+        if not self._far:
             return
         points, weights = (np.concatenate(arrays) for arrays in zip(*self._far, strict=True))
         distinct, place = np.unique(points, return_inverse=True)
@@ -92,13 +105,13 @@ class Growth:
     bends: Tally
 
     def merge(self, other: Growth) -> None:
-        self.jumps.add(*other.jumps.total())
-        self.bends.add(*other.bends.total())
+        self.jumps.merge(other.jumps)
+        self.bends.merge(other.bends)
 
     def count(self) -> Count:
-        at, jump = _from_zero(*self.jumps.total())
+        at, jump = self.jumps.total()
         at_bends, bends = self.bends.total()
-        if not len(at_bends):
+        if not bends.any():
             return Count(at, np.cumsum(jump), np.zeros_like(at))
         points = np.union1d(at, at_bends)
         jumps, slope = np.zeros_like(points), np.zeros_like(points)
@@ -108,10 +121,3 @@ class Growth:
         value = np.cumsum(jumps)
         value[1:] += np.cumsum(slope[:-1] * np.diff(points))
         return Count(points, value, slope)
-
-
-def _from_zero(points: Integers, sums: Integers) -> tuple[Integers, Integers]:
-    """With the point 0 in front, if it is not there."""
-    if len(points) and points[0] == 0:
-        return points, sums
-    return np.concatenate([[0], points]), np.concatenate([[0], sums])
