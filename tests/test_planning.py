@@ -18,10 +18,10 @@ from mfmc.laws.gaps import (
 )
 from mfmc.laws.turns import GeometricTurns
 from mfmc.models import GIB, KVModel, Layers
-from mfmc.planning import Economics, best_capacity, cache_bytes, exact_capacity, plan_capacity, sensitivities
+from mfmc.planning import Economics, best_capacity, cache_bytes, exact_capacity, sensitivities
 from mfmc.planning.sensitivity import smoothed
 from mfmc.theory.compound_poisson import hit_ratio_exact
-from mfmc.theory.mean_field import characteristic_time, hit_ratio
+from mfmc.theory.mean_field import capacity_for, characteristic_time, hit_ratio
 from mfmc.workload import Workload
 
 QWEN = KVModel("Qwen3-8B", (Layers(36, 8, 128),))
@@ -42,16 +42,16 @@ def paper(gaps=None, rate=1.5):
 
 def test_the_papers_target_is_the_papers_memory():
     ratio = hit_ratio(paper(), 2275, "practical")
-    assert plan_capacity(paper(), ratio, "practical") == pytest.approx(2275, rel=1e-10)
+    assert capacity_for(paper(), ratio, "practical") == pytest.approx(2275, rel=1e-10)
     assert 2275 * QWEN.block_bytes(128) / GIB == pytest.approx(39.990, abs=1e-3)
     with pytest.raises(InputError, match="reuse ceiling"):
-        plan_capacity(paper(), 0.6, "practical")
+        capacity_for(paper(), 0.6, "practical")
 
 
 def test_exact_capacity_inverts_the_exact_law():
     capacity = exact_capacity(SMALL, 0.3)
     assert hit_ratio_exact(SMALL, capacity - 1) < 0.3 <= hit_ratio_exact(SMALL, capacity)
-    assert abs(hit_ratio_exact(SMALL, plan_capacity(SMALL, 0.3)) - 0.3) > 1e-3
+    assert abs(hit_ratio_exact(SMALL, capacity_for(SMALL, 0.3)) - 0.3) > 1e-3
     near = exact_capacity(SMALL, 0.3, tolerance=2e-3)
     assert hit_ratio_exact(SMALL, near) == pytest.approx(0.3, abs=2e-3)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mfmc.planning.capacity import exact_capacity, plan_capacity
+from mfmc.planning.capacity import exact_capacity
 from mfmc.planning.cost import Economics, best_capacity
 from mfmc.planning.memory import cache_bytes
 from mfmc.planning.sensitivity import Sensitivities, sensitivities
@@ -13,6 +13,5 @@ __all__ = [
     "best_capacity",
     "cache_bytes",
     "exact_capacity",
-    "plan_capacity",
     "sensitivities",
 ]

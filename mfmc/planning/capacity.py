@@ -1,4 +1,4 @@
-"""The memory that a hit ratio takes (THEORY B7): closed form, and corrected to the exact finite-N law."""
+"""The memory that a hit ratio takes, corrected from the closed form (THEORY B7) to the exact finite-N law."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ import math
 from mfmc.theory.compound_poisson import hit_ratio_exact
 from mfmc.theory.mean_field import capacity_for, hit_ratio_slope
 from mfmc.workload import Workload
-
-
-def plan_capacity(workload: Workload, hit_ratio: float, accounting: str = "whole") -> float:
-    """Blocks whose mean-field hit ratio is `hit_ratio`; InputError at or above the reuse ceiling."""
-    return capacity_for(workload, hit_ratio, accounting)
 
 
 def exact_capacity(
@@ -25,7 +20,7 @@ def exact_capacity(
     of it; ``eviction`` as in `hit_ratio_exact`.
 
     Newton's steps with the mean-field slope dh/dN from the mean-field answer, kept inside what is already
-    known to be too little and enough. Raises InputError as `plan_capacity` does.
+    known to be too little and enough. Raises InputError as `capacity_for` does.
     """
     start = capacity_for(workload, hit_ratio, accounting)
     slope = float(hit_ratio_slope(workload, start, accounting))

@@ -14,13 +14,13 @@ from mfmc.config.trace import TraceSection
 from mfmc.errors import InputError
 from mfmc.estimator.bootstrap import interval
 from mfmc.models import GIB, KVModel
-from mfmc.planning import Economics, best_capacity, exact_capacity, plan_capacity, sensitivities
+from mfmc.planning import Economics, best_capacity, exact_capacity, sensitivities
 from mfmc.studies.context import Context
 from mfmc.studies.estimates import curve_capacities
 from mfmc.studies.known import PriorSection
 from mfmc.studies.planned import Planned, planned
 from mfmc.studies.result import Check, Result, check
-from mfmc.theory.mean_field import characteristic_time, hit_ratio
+from mfmc.theory.mean_field import capacity_for, characteristic_time, hit_ratio
 
 Row = dict[str, Any]
 EXACT_TOLERANCE = 1e-4
@@ -106,7 +106,7 @@ def capacities_asked(config: Config, plan: Planned, model: KVModel, context: Con
                 " endless memory"
             )
             continue
-        capacity = plan_capacity(plan.workload, ratio, plan.accounting)
+        capacity = capacity_for(plan.workload, ratio, plan.accounting)
         rows.append(capacity_row(plan, capacity, f"{kind} {goal:g}"))
         add_uncertainty(rows[-1], plan, ratio, config, context)
     for budget in section.budgets_gib:
@@ -138,7 +138,7 @@ def add_uncertainty(row: Row, plan: Planned, ratio: float, config: Config, conte
         with context.progress(f"finite-N law, {row['target']}", 1) as advance:
             # The conversations seen, not those that go on after the file: the same share of their own ceiling.
             share = ratio / plan.ceiling * plan.exact_workload.profile(plan.accounting).reuse_ceiling
-            reference = plan_capacity(plan.exact_workload, share, plan.accounting)
+            reference = capacity_for(plan.exact_workload, share, plan.accounting)
             exact = exact_capacity(plan.exact_workload, share, plan.accounting, EXACT_TOLERANCE, plan.eviction)
             row["capacity_exact"] = row["capacity"] * exact / reference
             advance()
