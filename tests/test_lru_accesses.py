@@ -105,6 +105,7 @@ def test_a_history_from_before_the_stream_counts():
         (dict(tokens=[4, 5]), "tokens need block_tokens"),
         (dict(tokens=[4, 5], block_tokens=0), "block_tokens is 0"),
         (dict(history=[2**61, 2**61]), "2\\^62 blocks or more"),
+        (dict(new=[1, 1], final=[True]), r"final has shape \(1,\)"),
         (dict(new=[1, 1], final=[True, True]), "final row 0 is True: its conversation has a later access"),
     ],
 )

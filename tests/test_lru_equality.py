@@ -178,8 +178,11 @@ def test_capacities_out_of_reach_are_refused():
     stream = accesses_from_arrays([0.0, 1.0], [0, 0], new=[1, 1])
     with pytest.raises(InputError, match="from 0 to 5"):
         hit_ratio_curve(stream, max_capacity=5).hit_ratio(6)
-    with pytest.raises(InputError, match=r"capacity is -1"):
-        replay_lru(stream, -1)
+    for capacity in (-1, 2.5, float("nan"), float("inf")):
+        with pytest.raises(InputError, match=f"capacity is {capacity}"):
+            replay_lru(stream, capacity)
+        with pytest.raises(InputError, match=f"capacity {capacity}"):
+            hit_ratio_curve(stream).hit_ratio(capacity)
     with pytest.raises(InputError, match="needs token counts"):
         hit_ratio_curve(stream, "token")
     with pytest.raises(InputError, match="eviction 'line'"):

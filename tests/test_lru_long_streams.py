@@ -22,9 +22,10 @@ def table(rows, seed=0):
 
 
 @pytest.mark.parametrize("max_capacity", [None, 900])
-@pytest.mark.parametrize("accounting", ["whole", "practical"])
-def test_chunks_made_from_arrays_equal_one_pass(accounting, max_capacity):
-    columns = table(20_000)
+@pytest.mark.parametrize(("accounting", "ids"), [("whole", int), ("practical", str)])
+def test_chunks_made_from_arrays_equal_one_pass(accounting, ids, max_capacity):
+    time, owner, *blocks = table(20_000)
+    columns = time, owner.astype(ids), *blocks
     whole = hit_ratio_curve(accesses_from_arrays(*columns), accounting, max_capacity=max_capacity, backend="numba")
     chunks = (accesses_from_arrays(*(c[i : i + 3000] for c in columns)) for i in range(0, 20_000, 3000))
     parts = hit_ratio_curve_of_chunks(chunks, max_capacity, accounting, backend="numba")

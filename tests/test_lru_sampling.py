@@ -122,7 +122,7 @@ def test_token_and_recorded_streams_carry_every_accounting():
 
 def test_what_the_warm_up_brings_in_front_is_the_mean_displacement():
     workload = Workload(50.0, ExponentialGaps(2.0), GeometricTurns(0.7), PoissonBlocks(1.0, 3.0))
-    sample = sampling.sampler(workload, 100, 1.0, warm_up=3.0)
+    sample = sampling.sampler(workload, 100, 5.0, warm_up=3.0)
     streams = [sample(jax.random.fold_in(KEY, i)) for i in range(32)]
     for accounting in ("whole", "practical"):
         brought = [sampling.brought_in_front(s, accounting, s.counted.start) for s in streams]
@@ -134,6 +134,14 @@ def test_a_warm_up_that_does_not_fill_the_cache_is_refused():
     workload = Workload(1.0, ExponentialGaps(10.0), GeometricTurns(0.7), PoissonBlocks(1.0, 3.0))
     with pytest.raises(InputError, match="does not fill a cache of 1000 blocks"):
         sample_accesses(KEY, workload, 1000, 50, warm_up=2.0)
+
+
+def test_capacities_in_parts_and_windows_without_accesses_are_refused():
+    workload = Workload(1.0, ExponentialGaps(10.0), GeometricTurns(0.7), PoissonBlocks(1.0, 3.0))
+    with pytest.raises(InputError, match=r"capacity is 2\.7: expected a whole number"):
+        replayed_hit_ratio(KEY, workload, [2.7])
+    with pytest.raises(InputError, match="no access came in the counted time"):
+        sample_accesses(KEY, workload, 10, 1e-6)
 
 
 def test_a_longer_warm_up_changes_nothing_that_is_counted():

@@ -57,7 +57,7 @@ class AccessStream:
 
     ``history`` (R) counts the blocks of a conversation's content after the access, ``shared`` those of them
     that it had before; ``previous`` and ``next`` index the accesses of the same conversation before and
-    after (-1 and n where there is none). Whole-number ids of conversations are kept, others are numbered.
+    after (-1 and n where there is none). Ids of conversations are kept as they came, whole numbers as int64.
     With ``tokens`` (T), ``shared_tokens`` and ``block_tokens`` (k) the token accounting is there too.
     ``row`` is the place of each access in the arrays it came from; ``final`` marks a conversation's last turn
     (its last access here, unless the stream was told). ``counted`` marks the accesses that
@@ -65,7 +65,7 @@ class AccessStream:
     """
 
     time: NDArray[np.float64]
-    conversation: Integers
+    conversation: NDArray
     history: Integers
     shared: Integers
     previous: Integers
@@ -194,11 +194,15 @@ def accesses_from_arrays(
     else:
         raise InputError("an access stream needs history or new (blocks), or tokens with block_tokens")
     _refuse_overflow(size if total is None else np.maximum(size, total))
-    named = np.asarray(conversation)
-    owner = named[row].astype(np.int64, copy=False) if named.dtype.kind in "iuf" else ids[row]
+    owner = np.asarray(conversation)[row]
+    if owner.dtype.kind in "iuf":
+        owner = owner.astype(np.int64, copy=False)
     ends = following == len(times)
     if final is not None:
-        told = np.asarray(final, dtype=bool)[row]
+        told = np.asarray(final, dtype=bool)
+        if told.shape != row.shape:
+            raise InputError(f"final has shape {told.shape}, expected {row.shape} like time")
+        told = told[row]
         _require("final", told, ~told | ends, "its conversation has a later access", row)
         ends = told
     return AccessStream(

@@ -55,11 +55,10 @@ class HitRatioCurve:
 
     def _checked(self, capacity: ArrayLike) -> Integers:
         array = np.asarray(capacity)
-        whole = array.astype(np.int64)
         top = NO_LIMIT if self.max_capacity is None else self.max_capacity
-        if np.any((whole != array) | (whole < 0) | (whole > top)):
+        if not np.all((array >= 0) & (array <= top)) or np.any(array % 1):
             raise InputError(f"capacity {capacity!r}: expected whole numbers of blocks from 0 to {top}")
-        return whole
+        return array.astype(np.int64)
 
 
 class Counts:

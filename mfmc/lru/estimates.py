@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..statistics import Estimate, ratio
 from ..workload import Workload
 from .curve import hit_ratio_curve
-from .replay import Replay
+from .replay import Replay, checked_capacity
 from .sampling import sampler
 
 
@@ -46,7 +46,9 @@ def replayed_hit_ratio(
 
     ``conversations`` arrive in each replication on average; replication i draws from ``fold_in(key, i)``.
     """
-    capacity = np.atleast_1d(np.asarray(capacities, dtype=np.int64))
+    capacity = np.array([checked_capacity(n) for n in np.atleast_1d(capacities)])
+    if not capacity.size:
+        raise InputError("capacities is empty: expected at least one capacity in blocks")
     if replications < 2:
         raise InputError(f"replications is {replications}: a standard error needs at least 2")
     largest = int(capacity.max())

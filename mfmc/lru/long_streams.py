@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
 from .accesses import AccessStream, Integers, Moves, conversation_numbers, links, taken_by_return
@@ -26,7 +27,7 @@ class Carried(NamedTuple):
     `shrinking`.
     """
 
-    conversation: Integers
+    conversation: NDArray
     held: Integers
     peak: Integers
     shrinking: bool
@@ -44,7 +45,7 @@ def hit_ratio_curve_of_chunks(
     """`hit_ratio_curve` of consecutive chunks of one stream, in memory bounded by ``max_capacity`` and a
     chunk.
 
-    Conversations keep their (whole-number) ids from chunk to chunk; make the chunks with ``new`` (or
+    Conversations keep their ids from chunk to chunk; make the chunks with ``new`` (or
     ``new_tokens``), which tells what a conversation had before a chunk began.
     """
     chosen_eviction(eviction)
@@ -104,18 +105,18 @@ def _step(
     previous, following, _ = links(conversation_numbers(conversation, len(conversation)))
     sizes = chunk.sizes(accounting)
     replaces = accounting == "whole" and eviction == "conversation"
-    held = np.concatenate([carried.held, sizes.content if accounting == "whole" else sizes.held])
+    held = np.concatenate([carried.held, sizes.held])
     moved = np.concatenate([np.zeros(before, np.int64), sizes.reuse])
     if replaces:
         moved = np.where(previous >= 0, held[previous], moved)
     n = len(held)
     taken = taken_by_return(moved, following)
     shrinking = carried.shrinking or bool(np.any(moved > held))
-    peak = np.zeros(len(held), np.int64)
+    peak = np.zeros(n, np.int64)
     if shrinking:
         from .shrinking import peak_displacements
 
-        displaced = np.empty(len(held), np.int64)
+        displaced = np.empty(n, np.int64)
         floor = np.concatenate([carried.peak, np.zeros(len(chunk), np.int64)])
         peak_displacements(previous, following, held, moved, floor, displaced, peak)
     else:

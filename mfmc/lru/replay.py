@@ -137,7 +137,7 @@ def chosen_eviction(eviction: str) -> str:
 
 def checked_capacity(capacity: int) -> int:
     """A capacity in whole blocks."""
-    if int(capacity) != capacity or not 0 <= capacity < 2**62:
+    if not 0 <= capacity < 2**62 or int(capacity) != capacity:
         raise InputError(f"capacity is {capacity}: expected a whole number of blocks from 0 to 2^62 - 1")
     return int(capacity)
 

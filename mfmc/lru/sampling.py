@@ -60,6 +60,8 @@ def sampler(
         rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         stream = _stationary(rng, workload, warm_up, window, *tables)
         counted = int(np.searchsorted(stream.time, 0.0, side="right"))
+        if counted == len(stream):
+            raise InputError(f"conversations is {conversations}: no access came in the counted time, give more")
         for accounting in stream.accountings:
             if brought_in_front(stream, accounting, counted) <= capacity:
                 raise InputError(
