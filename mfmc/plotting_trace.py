@@ -118,7 +118,7 @@ def arrivals(figure: Figure, result: Result) -> None:
     axes.fill_between(
         widths, [max(1 - b, 0) for b in bands], [1 + b for b in bands], color="0.85", label="Poisson, 5 sigma"
     )
-    level(axes, 1, "Poisson")
+    level(axes, 1, "")  # the legend names the band around it
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     off = [row for row in rows if not row["poisson"]]

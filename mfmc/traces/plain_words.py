@@ -150,7 +150,7 @@ def _gaps(test: dict[str, Any], clock: str) -> list[str]:
 
 
 def _plain(number: float) -> str:
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
+    return f"{number:,.0f}" if number >= 100 else f"{number:.1f}"
 
 
 def _matters(correlation: dict[str, Any]) -> bool:
