@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from mfmc import studies
 from mfmc.config.compose import (
@@ -199,7 +199,7 @@ def _run_study(
     chunks = Chunks(Path(settings.output) / UNFINISHED / f"{mark}-{processor()}")
     if where and resume and (finished := folder.status_of(mark)) is not None:
         chunks.clear()  # which a kill just after the result was written leaves
-        print(f"{where}was done before")
+        _tell(f"{where}was done before")
         return finished
     with prepared(settings.runtime):
         if not resume:
@@ -213,7 +213,7 @@ def _run_study(
         folder.write(result, settings.study, facts, extra)
     chunks.clear()
     if where:
-        print(f"{where}{report.tally(result)} in {seconds:.1f} s")
+        _tell(f"{where}{report.tally(result)} in {seconds:.1f} s")
     else:
         report.show(settings.study, result, _relative(folder.path), seconds)
     return DONE if result.passed else CHECK_FAILED
@@ -246,12 +246,21 @@ def _finish(sweep: Path) -> list[int]:
         return []
     collected = collect(sweep)
     collected.write()
-    print(f"{collected.counts()}; results: {_relative(sweep)}")
+    _tell(f"{collected.counts()}; results: {_relative(sweep)}")
     return [BROKE if job.status is None else job.status for job in collected.jobs]
 
 
 def _complain(line: str) -> None:
-    print(f"mfmc: {line}", file=sys.stderr)
+    _tell(f"mfmc: {line}", sys.stderr)
+
+
+def _tell(line: str, stream: TextIO | None = None) -> None:
+    """Print a line. Where the reader has left (mfmc .. | head), the sweep goes on all the same."""
+    stream = stream or sys.stdout
+    try:
+        print(line, file=stream, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _refusal(error: Exception) -> str | None:

@@ -266,6 +266,9 @@ BAD = {
     "open bracket": (["capacities=[100"], "cannot read 'capacities=[100'", "'capacities=[100,1000]'"),
     "no equals sign": (["capacities"], "'capacities' is not an override: write key=value"),
     "no key": (["=3"], "'=3' is not an override"),
+    "package of a group": (["runtime@foo=quick"], "unknown setting 'runtime@foo'; did you mean 'runtime'?"),
+    "several values": (["runtime.seed=1,2"], "runtime.seed=1,2: several values are a sweep, which needs -m"),
+    "launcher that is not there": (["-m", "hydra/launcher=slurms"], "did you mean slurm?", "processes"),
     "unknown flag": (["--foo"], "unrecognized arguments: --foo (see mfmc --help)"),
     "deleted key": (["~capacities"], "capacities is not set"),
     "deleted study": (["~study"], "study is not set"),
@@ -398,6 +401,14 @@ def test_one_bad_job_does_not_take_the_others_along(mfmc):
     assert [path.name for path in folders("sweep")] == ["0", "2"]
     failure = json.loads(Path("sweep/1/failure.json").read_text())
     assert failure["status"] == 2 and "arrival_rate=-1" in failure["error"]
+
+
+def test_a_sweep_goes_on_when_nobody_reads_its_lines(tmp_path):
+    command = [sys.executable, "-m", "mfmc", *FAST, "-m", "runtime.seed=1,2"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == "" and process.wait() == 0
+    assert len(folders(tmp_path)) == 2
 
 
 def test_a_sweep_goes_below_outputs_by_default(mfmc):

@@ -138,8 +138,12 @@ def explain(error: Exception, overrides: Iterable[str]) -> str:
         )
     if found := re.search(r"Could not find '([^']*?)/([^'/]*)'", text):
         return _unknown_option(found[1], found[2])
-    if found := re.search(r"Could not override '([^']*)'", text):
-        return unknown_setting(override_key(found[1]), _known_keys(list(overrides)))
+    if found := re.search(r"Could not override '([^'=]*)", text):
+        return unknown_setting(found[1], _known_keys(list(overrides)))
+    if found := re.search(r"Ambiguous value for argument '(.*)'", text):
+        return f"{found[1]}: several values are a sweep, which needs -m; a list is written key=[1,2], a text key='a,b'"
+    if found := re.search(r"'hydra/launcher/(\w+)'.*Could not load 'hydra/launcher/([a-z]+)", text, re.DOTALL):
+        return f"hydra/launcher={found[1]}: needs what pip install 'mfmc[parallel-{found[2]}]' installs"
     if found := re.search(r"Error merging override (.*)", text):
         return f"{found[1]}: {_first_line(cause)}"
     if found := re.search(r"Missing mandatory value: (\w+)", text):
