@@ -11,11 +11,13 @@ from mfmc.models import KVModel
 from mfmc.planning import cache_bytes
 from mfmc.studies.context import Context
 from mfmc.studies.known import trace_estimator
-from mfmc.studies.replays import RESAMPLED_CONVERSATIONS, Replayed, replay_trace
+from mfmc.studies.replays import Replayed, replay_trace
 from mfmc.workload import Workload
 
 DEFAULT_BLOCK_TOKENS = 128
 WARM_UP = 0.1
+#: Enough that a hit ratio of the ShareGPT workload has a standard error of 0.001.
+SAMPLED_CONVERSATIONS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +62,9 @@ def of_workload(config: Any, model: KVModel, context: Context) -> Planned:
     def replay(capacity: int) -> Replayed:
         from mfmc.lru import hit_ratio_curve, sample_accesses
 
-        stream = sample_accesses(
-            context.key("plan"), workload, capacity, conversations=RESAMPLED_CONVERSATIONS
-        )
+        stream = sample_accesses(context.key("plan"), workload, capacity, SAMPLED_CONVERSATIONS)
         curve = hit_ratio_curve(stream, accounting, max_capacity=capacity)
-        return Replayed(
-            curve, f"{RESAMPLED_CONVERSATIONS:,} conversations of the workload, sampled as stationary"
-        )
+        return Replayed(curve, f"{SAMPLED_CONVERSATIONS:,} conversations of the workload, sampled as stationary")
 
     return Planned(
         how=f"workload {config.workload.name or 'given'}, {float(workload.arrival_rate):g} conversations per"
