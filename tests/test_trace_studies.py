@@ -164,6 +164,20 @@ def test_a_fitted_workload_runs(here, turns_file):
     assert ran["arrival_rate"] == pytest.approx(summary["workload"]["arrival_rate"])
 
 
+def test_a_law_far_from_the_trace_says_so(here, capsys):
+    """Sessions with clocks of their own, gaps of 1 s or 1,000 s, prompts that shrink once: twice the conversations."""
+    rows = [
+        f"s{i},{j},human,{1000 * (j > 4) + (1 + i / 100) * j},,,{100 + 100 * (j % 4)},{100 * (j % 4)},50"
+        for i in range(40)
+        for j in range(8)
+    ]
+    header = "trace,step,kind,t_s,think_time_s,api_time_s,in_tokens,shared_prefix_tokens,out_tokens"
+    Path("steps.csv").write_text("\n".join([header, *rows]) + "\n")
+    summary = run("study=fit", "trace.path=steps.csv", "fit.kinds=[exponential]", "fit.arrival_rate=0.5")
+    assert summary["workload"]["arrival_rate"] == pytest.approx(1.0)
+    assert "no law of the gaps comes near the trace" in capsys.readouterr().out
+
+
 def test_real_conversations_and_gaps_are_a_workload(here, turns_file):
     shared = ["workload=from_trace", f"workload.trace.path={turns_file}", "workload.block_tokens=64"]
     rows = run("study=mean_field", *shared, "capacities=[900]")["mean_field"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mfmc.estimator.estimate import Estimate, NoGaps, TraceEstimator, estimate_hit_ratio
+from mfmc.estimator.estimate import Estimate, NoGaps, TraceEstimator, cache_arrival_rate, estimate_hit_ratio
 from mfmc.estimator.gap_laws import empirical, kaplan_meier
 from mfmc.estimator.moments import ConversationSums, Moments, PartialWorkload, partial_workload
 
@@ -13,6 +13,7 @@ __all__ = [
     "NoGaps",
     "PartialWorkload",
     "TraceEstimator",
+    "cache_arrival_rate",
     "empirical",
     "estimate_hit_ratio",
     "kaplan_meier",

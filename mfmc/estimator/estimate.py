@@ -82,11 +82,7 @@ class TraceEstimator:
         if arrival_rate is None and trace.clock != "shared":
             trace.window  # noqa: B018  (refused, with the reason)
         self.conversation_rate = arrival_rate
-        if arrival_rate is None:
-            self.arrival_rate = trace.arrival_rate(minimum_turns)
-        else:  # a conversation of the file is several for the cache where its prompts shrink
-            owners = trace.owners(minimum_turns)
-            self.arrival_rate = arrival_rate * owners.size / (np.count_nonzero(np.diff(owners)) + 1)
+        self.arrival_rate = cache_arrival_rate(trace, arrival_rate, minimum_turns)
         self.gaps = usable_gaps(trace.gaps())
         self.prior = prior
         self.replicates = replicates
@@ -276,6 +272,16 @@ class TraceEstimator:
         workload = self.exact_workload(law)
         exact = hit_ratio_exact(workload, capacity, accounting, eviction="block")
         return float(exact - hit_ratio(workload, capacity, accounting))
+
+
+def cache_arrival_rate(trace: Trace, given: float | None = None, minimum_turns: int = 1) -> float:
+    """Conversations per second as the cache sees them: the trace's own, or at `given` conversations of the file, each
+    of which is several for the cache where its prompts shrink.
+    """
+    if given is None:
+        return trace.arrival_rate(minimum_turns)
+    owners = trace.owners(minimum_turns)
+    return given * owners.size / (int(np.count_nonzero(np.diff(owners))) + 1)
 
 
 def estimate_hit_ratio(

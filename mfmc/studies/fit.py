@@ -12,7 +12,7 @@ from mfmc.config.ranges import Count, Range
 from mfmc.config.schema import Settings
 from mfmc.config.trace import TraceSection, load_trace
 from mfmc.errors import InputError
-from mfmc.estimator import ConversationSums, kaplan_meier
+from mfmc.estimator import ConversationSums, cache_arrival_rate, kaplan_meier
 from mfmc.estimator.gap_laws import empirical, usable_gaps
 from mfmc.fitting import FAMILIES, BlockFit, Fit, compare_gaps, fit_blocks, fit_turns
 from mfmc.studies.context import Context
@@ -21,6 +21,7 @@ from mfmc.traces.table import Trace
 
 Row = dict[str, Any]
 FALLBACK_RATE = 1.0
+POOR = 0.1  # KS distance from which on a law is no description of the data
 
 
 @dataclass(kw_only=True)
@@ -48,7 +49,10 @@ def run(config: Config, context: Context) -> Result:
     seconds, censored = sampled_gaps(trace, config, context)
     cut = bool(censored.any())
     kinds = tuple(config.fit.kinds or FAMILIES)
-    gaps = compare_gaps(seconds, censored if cut else None, kinds, may_end=cut)
+    try:
+        gaps = compare_gaps(seconds, censored if cut else None, kinds, may_end=cut)
+    except InputError as error:
+        raise InputError(f"{config.trace.path}: {error}; resample the trace instead, workload=from_trace") from error
     table = trace.conversations(config.trace.block_tokens, config.trace.minimum_turns)
     sums = ConversationSums.of(table)
     turns = fit_turns(sums.turns.astype(np.int64))
@@ -100,6 +104,9 @@ def sampled_gaps(trace: Trace, config: Config, context: Context) -> tuple[np.nda
     seconds, censored = gaps.seconds, gaps.censored
     if not (~censored).any():
         raise InputError(f"{config.trace.path} has no gaps between turns: there is no gap law to fit")
+    zeros = int(np.count_nonzero(seconds[~censored] == 0))
+    if zeros:
+        context.notes.append(f"{zeros:,} gaps of 0 s count as half the shortest other: no law here has an atom at 0")
     if seconds.size > config.fit.sample:
         chosen = np.random.default_rng(config.runtime.seed).choice(
             seconds.size, config.fit.sample, replace=False
@@ -112,15 +119,15 @@ def sampled_gaps(trace: Trace, config: Config, context: Context) -> tuple[np.nda
 
 
 def arrival_rate(trace: Trace, config: Config, context: Context) -> float:
-    """Of workload.yaml; the trace's own where it has arrivals."""
-    if config.fit.arrival_rate is not None:
-        return config.fit.arrival_rate
-    if trace.clock == "shared":
-        return trace.arrival_rate(config.trace.minimum_turns)
-    context.notes.append(
-        f"the trace has no arrivals: workload.yaml takes {FALLBACK_RATE:g} a second (fit.arrival_rate)"
-    )
-    return FALLBACK_RATE
+    """Of workload.yaml, in conversations as the cache sees them; the trace's own where it has arrivals."""
+    given = config.fit.arrival_rate
+    if given is None and trace.clock != "shared":
+        context.notes.append(
+            f"the trace has no arrivals: workload.yaml takes {FALLBACK_RATE:g} of its conversations a second"
+            " (fit.arrival_rate)"
+        )
+        given = FALLBACK_RATE
+    return cache_arrival_rate(trace, given, config.trace.minimum_turns)
 
 
 def with_maximum(fit: Fit, largest: int) -> Row:
@@ -174,17 +181,25 @@ def narrow(fit: Fit) -> Row:
         + ("" if fit.standard_errors[name] is None else f" +- {fit.standard_errors[name]:.2g}")
         for name, value in fit.parameters.items()
     )
-    return {"gaps": fit.kind, "aic": fit.aic, "ks": fit.ks, "parameters": ", ".join(words)}
+    missed = "" if fit.converged else " (not converged)"
+    return {"gaps": fit.kind, "aic": fit.aic, "ks": fit.ks, "parameters": ", ".join(words) + missed}
 
 
 def findings(gaps: list[Fit], turns: list[Fit], blocks: BlockFit) -> list[str]:
     best = gaps[0]
     ahead = f", AIC {gaps[1].aic - best.aic:,.1f} below {gaps[1].kind}" if len(gaps) > 1 else ""
     follows = "" if best.continues is None else f"; {best.continues:.1%} of the turns are followed by another"
+    poor = [
+        f"no law of the {name} comes near the trace (KS distance {found.ks:.2f}): to simulate it, resample the trace"
+        " itself, mfmc workload=from_trace workload.trace.path=FILE"
+        for name, found in (("gaps", best), ("turns", turns[0]), ("block sizes", blocks))
+        if found.ks > POOR
+    ]
     return [
         f"gaps: {best.kind}, mean {float(best.law.mean):.4g} s{ahead}, KS distance {best.ks:.3f}{follows}",
         f"turns: {turns[0].kind}, mean {turns[0].law.mean:.4g}, KS distance {turns[0].ks:.3f}",
         f"block sizes: {blocks.words}; KS distance {blocks.ks:.3f}",
+        *poor[:1],
     ]
 
 
@@ -214,12 +229,12 @@ def turn_arrays(sums: ConversationSums, fits: list[Fit]) -> dict[str, np.ndarray
 
 
 def checks(gaps: list[Fit], turns: list[Fit], blocks: BlockFit, sums: ConversationSums) -> list[Check]:
-    missed = [fit.kind for fit in (*gaps, *turns) if not fit.converged]
+    missed = [fit.kind for fit in (gaps[0], turns[0]) if not fit.converged]
     return [
         check(
-            "every fit converged",
+            "the fits of workload.yaml converged",
             not missed,
-            f"not: {', '.join(missed)}" if missed else f"{len(gaps) + len(turns)} fits",
+            f"not: {', '.join(missed)}" if missed else f"{gaps[0].kind} gaps, {turns[0].kind} turns",
         ),
         check(
             "the fitted sizes keep E[B] within 5%",
