@@ -83,7 +83,7 @@ class Replicator:
                         if self.progress:
                             self.progress(len(indices))
             except (MemoryError, jax.errors.JaxRuntimeError) as error:
-                if not _out_of_memory(error) or chunk == devices:
+                if not out_of_memory(error) or chunk == devices:
                     raise
                 chunk = devices * max(1, chunk // devices // 2)
                 self.notice(
@@ -141,7 +141,7 @@ class _Serving:
         return jax.tree_util.tree_structure(shapes)
 
 
-def _out_of_memory(error: Exception) -> bool:
+def out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 

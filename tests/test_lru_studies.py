@@ -11,6 +11,7 @@ import pytest
 from mfmc import plotting
 from mfmc.cli import main
 from mfmc.config.compose import configured
+from mfmc.studies import sampling
 from mfmc.studies.context import Context
 from mfmc.studies.hit_ratio import hit_ratio_checks, hit_ratio_rows
 from mfmc.theory.compound_poisson import hit_ratio_exact
@@ -31,6 +32,15 @@ def test_replay_of_a_drawn_stream_lies_on_the_exact_law(tmp_path, eviction):
 def test_a_drawn_stream_has_the_load_of_its_workload(tmp_path, capsys):
     assert main(["study=replay", "workload=scm", "replay.gap_mean=9", f"hydra.run.dir={tmp_path / 'refused'}"]) == 2
     assert "replay.gap_mean is for traces" in capsys.readouterr().err
+
+
+def test_a_capacity_too_large_to_simulate_is_refused(tmp_path, capsys, monkeypatch):
+    def starving(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr(sampling, "simulate_displacement", starving)
+    assert main(["study=hit_ratio", "workload=scm", "capacities=[100000000000]", f"hydra.run.dir={tmp_path}"]) == 2
+    assert "capacities=100000000000: not even one path" in capsys.readouterr().err
 
 
 def test_paths_that_all_give_one_value_are_not_taken_for_certain():

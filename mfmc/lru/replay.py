@@ -75,6 +75,10 @@ def replay_lru(
     ``backend``: ``numba`` (threads over chunks of time) or ``xla`` (lanes over chunks of time, or all
     displacements at once where a large cache leaves few chunks); by default xla where JAX has an accelerator.
     All give the same integers.
+
+    Of a history that shrinks, Algorithm 1 frees what the new content lacks; in the other accountings, and block by
+    block, this stays in its place until it is evicted, which is what the displacement law counts. Traces do not come
+    to it: `Trace.accesses` begins a new conversation there, and `Trace.treatments` counts them.
     """
     by_block = chosen_eviction(eviction) == "block"
     capacity = checked_capacity(capacity)

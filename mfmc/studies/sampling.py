@@ -9,7 +9,8 @@ import numpy as np
 
 from mfmc.config.schema import Settings
 from mfmc.displacement import DisplacementPaths, simulate_displacement
-from mfmc.replication import Replicator
+from mfmc.errors import InputError
+from mfmc.replication import Replicator, out_of_memory
 from mfmc.studies.context import Context
 from mfmc.theory.mean_field import characteristic_time, mean_displacement
 
@@ -41,12 +42,20 @@ def sample_paths(
     with context.progress("displacement paths", total) as advance:
         for capacity in config.capacities:
             horizon, times = horizon_of(config, context, capacity), times_of(config, context, capacity)
-            found = simulate_displacement(
-                context.key("displacement", capacity), context.workload_at(capacity), capacity, horizon,
-                runtime.replications, times=times, turns=turns, accountings=accountings,
-                length=None if turns else max(horizon, times.max()), path_steps=path_steps,
-                replicator=replicator(config, context, advance),
-            )
+            try:
+                found = simulate_displacement(
+                    context.key("displacement", capacity), context.workload_at(capacity), capacity, horizon,
+                    runtime.replications, times=times, turns=turns, accountings=accountings,
+                    length=None if turns else max(horizon, times.max()), path_steps=path_steps,
+                    replicator=replicator(config, context, advance),
+                )
+            except Exception as error:
+                if not out_of_memory(error):
+                    raise
+                raise InputError(
+                    f"capacities={capacity}: not even one path of so many conversations fits into memory; leave it out,"
+                    " or take study=exact, which simulates nothing"
+                ) from error
             # Copies, so that the paths that are not drawn leave the memory.
             paths[capacity] = {name: replace(each, path=each.path[:_DRAWN].copy()) for name, each in found.items()}
     return paths
