@@ -7,8 +7,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from legends import told_apart_in_grey
+from matplotlib.figure import Figure
 
-from mfmc import plotting
+from mfmc import plotting, results
 from mfmc.cli import main
 from mfmc.config.compose import configured
 from mfmc.studies import sampling
@@ -27,6 +29,9 @@ def test_replay_of_a_drawn_stream_lies_on_the_exact_law(tmp_path, eviction):
     # Block by block, 100 blocks serve 0.042 of whole contents, and 0.036 where contents leave whole.
     assert all(abs(row["difference"]) < 4 * row["standard_error"] < 0.015 for row in summary["replay"])
     assert (tmp_path / "figures" / "curve.png").stat().st_size > 5000
+    figure = Figure()
+    plotting.drawings("replay")["curve"](figure, results.read(tmp_path))
+    assert told_apart_in_grey(figure)
 
 
 def test_a_drawn_stream_has_the_load_of_its_workload(tmp_path, capsys):
@@ -55,8 +60,6 @@ def test_paths_that_all_give_one_value_are_not_taken_for_certain():
 
 
 def test_a_refined_formula_that_does_not_apply_is_not_praised_for_being_close():
-    from matplotlib.figure import Figure
-
     error = {"estimate": 0.4, "standard_error": 0.01}
     same = {"mean_field": 0.8, "refined": 0.4, "exact": 0.4, "conditional": error, "replay": error}
     rows = [{"capacity": 100, "accounting": "whole", **same}, {"capacity": 1000, "accounting": "whole", **same}]
