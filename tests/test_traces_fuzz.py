@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mfmc.errors import InputError
-from mfmc.traces import read_trace, validate_trace
+from mfmc.traces import FORMATS, read_trace, validate_trace
+from mfmc.traces.readers.format import Options
+from mfmc.traces.source import Source
 
 pytest.importorskip("duckdb")
 
@@ -456,3 +458,14 @@ def test_sessions_without_an_id_are_no_repetitions(tmp_path):
 def test_a_turn_without_a_token_is_none(tmp_path):
     trace = read_text(tmp_path / "a.csv", CSV_FILES["sharegpt_turns"] + "2,1,0,0\n2,2,0,3\n")
     assert len(trace) == 5 and trace.rejections.by_reason["turn of 0 tokens"].first_rows == [5]
+
+
+@pytest.mark.parametrize("format", ["mooncake", "vidur"])
+def test_a_file_that_fails_while_it_is_read(tmp_path, format):
+    path = tmp_path / "a"
+    path.write_text(CSV_FILES.get(format) or json.dumps(objects("mooncake")[0]))
+    source = Source.open(path)
+    assert FORMATS[format].detect(source)
+    path.unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        FORMATS[format].read(source, Options())

@@ -10,6 +10,7 @@ import csv
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -107,7 +108,8 @@ def stage_csv(source: Source, columns: Mapping[str, str], format: str, **checks:
         records = _csv_records if quotes_close else _csv_lines
         batches = _csv_batches(records(source, rejections), len(header), rejections)
         connection.register("lines", _reader(batches, len(header)))
-        return stage(connection, "lines", expressions, format, rejections, text_time, **checks)
+        with _read_errors(source):
+            return stage(connection, "lines", expressions, format, rejections, text_time, **checks)
 
 
 def _are_dates(times: list[str]) -> bool:
@@ -215,7 +217,19 @@ def stage_jsonl(
             SELECT "row", COALESCE(TRY(json_type(line)) = 'OBJECT', false) AS is_object,
                    TRY(from_json(line, '{structure}')) AS o
             FROM lines)"""
-        return stage(connection, relation, expressions, format, rejections, **checks)
+        with _read_errors(source):
+            return stage(connection, relation, expressions, format, rejections, **checks)
+
+
+@contextmanager
+def _read_errors(source: Source) -> Iterator[None]:
+    """A file that fails while duckdb draws its lines from us."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise InputError(f"{source.path}: cannot be read to its end ({str(error).splitlines()[0]})") from error
 
 
 def parquet_columns(source: Source) -> dict[str, str]:
