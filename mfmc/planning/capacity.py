@@ -24,7 +24,7 @@ def exact_capacity(
     """
     start = capacity_for(workload, hit_ratio, accounting)
     slope = float(hit_ratio_slope(workload, start, accounting))
-    too_little, enough = 0.0, math.inf
+    too_little, enough, before = 0.0, math.inf, None
     capacity = max(round(start), 1)
     while enough - too_little > 1:
         error = hit_ratio_exact(workload, capacity, accounting, eviction=eviction) - hit_ratio
@@ -34,6 +34,9 @@ def exact_capacity(
             too_little = capacity
         else:
             enough = capacity
+        if before is not None and (error - before[1]) * (capacity - before[0]) > 0:
+            slope = (error - before[1]) / (capacity - before[0])
+        before = capacity, error
         step = -error / slope if slope > 0 else math.copysign(capacity, -error)
         lowest, highest = too_little + 1, min(enough - 1, 2 * capacity + 1)
         capacity = int(min(max(round(capacity + step), lowest), highest)) if lowest <= highest else capacity
