@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import tempfile
 import time
@@ -26,6 +25,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from mfmc.cores import cores
 from mfmc.lru import (
     AccessStream,
     accesses_from_arrays,
@@ -123,7 +123,7 @@ def compare(accesses: int, scale: int, rounds: int) -> dict[str, float]:
                 "XLA, every capacity": lambda: hit_ratio_curve(stream, backend="xla"),
             },
         )
-    print(f"{len(stream)} accesses, capacity {capacity}, {os.cpu_count()} cores, {jax.default_backend()}")
+    print(f"{len(stream)} accesses, capacity {capacity}, {cores()} cores, {jax.default_backend()}")
     peer = seconds["libcachesim LRU, one capacity"]
     for name, (wall, processor) in seconds.items():
         print(

@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mfmc.cores import cores
+from mfmc.cores import THREADS_VARIABLE, cores
 
 JOBS = 20
 DEVICES = (1, 2, 4, 8)
@@ -94,7 +94,9 @@ def run_sharded(devices: int, replications: int) -> dict[str, Any]:
     context = Context(configured(["workload=scm"]))
     workload = context.workload_at(100_000)
     used = tuple(jax.devices()[:devices])
-    replicator = Replicator(devices=used if devices > 1 else (), threads=1 if jax.device_count() > 1 else None)
+    if jax.device_count() > 1:
+        os.environ[THREADS_VARIABLE] = "1"  # one chunk at a time, as the devices together have one
+    replicator = Replicator(devices=used if devices > 1 else ())
 
     def paths(seed: int) -> float:
         start = time.perf_counter()

@@ -38,7 +38,6 @@ class Replicator:
     """How replications are run. None of this changes their results."""
 
     memory_gib: float = 1.0  # bounds the buffers of all chunks in flight
-    threads: int | None = None  # chunks in flight; None: a core each on a CPU, 2 on other devices
     chunk: int | None = None  # replications at a time; None: as many as the memory allows
     devices: tuple[jax.Device, ...] = ()  # shared among these by shard_map; empty: JAX's first device
     progress: Callable[[int], Any] | None = None  # told of every chunk's size when it is done
@@ -94,8 +93,6 @@ class Replicator:
     def _in_flight(self) -> int:
         if len(self.devices) > 1:
             return 1
-        if self.threads:
-            return self.threads
         return cores() if self.platform == "cpu" else 2
 
     @property

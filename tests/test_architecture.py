@@ -34,7 +34,7 @@ OPTIONAL = {
     "yaml": ("config", "models"),
     "matplotlib": ("plotting",),
     "rich": ("progress", "report"),
-    "numba": ("lru", "eviction", "traces"),
+    "numba": ("lru.compiled",),
     "optax": ("fitting", "studies.fit"),
     "duckdb": ("traces", "eviction", "estimator", "studies"),
     "pyarrow": ("collect", "traces", "eviction", "estimator", "studies"),

@@ -12,6 +12,7 @@ from reference_workloads import LAWS, reference_workload
 from scipy import stats
 
 import mfmc.displacement as displacement
+from mfmc import replication
 from mfmc.conversations import walk, window
 from mfmc.displacement import passage_length, simulate_displacement
 from mfmc.errors import InputError
@@ -202,17 +203,19 @@ def _run(**how):
 
 
 @pytest.mark.parametrize(
-    "how",
+    ("cores", "how"),
     [
-        {"chunk": 7, "threads": 1},
-        {"chunk": 16, "threads": 3},
-        {"devices": tuple(jax.devices()[:2]), "chunk": 20},
-        {"memory_gib": 1e-4},
+        (1, {"chunk": 7}),
+        (3, {"chunk": 16}),
+        (2, {"devices": tuple(jax.devices()[:2]), "chunk": 20}),
+        (2, {"memory_gib": 1e-4}),
     ],
     ids=["chunks of 7", "threads", "two devices", "little memory"],
 )
-def test_results_are_bit_identical_however_they_are_run(how):
-    reference, other = _run(), _run(**how)
+def test_results_are_bit_identical_however_they_are_run(cores, how, monkeypatch):
+    reference = _run()
+    monkeypatch.setattr(replication, "cores", lambda: cores)
+    other = _run(**how)
     for name in reference:
         for field in ("values", "sup", "passage", "reuse_given_path"):
             np.testing.assert_array_equal(getattr(reference[name], field), getattr(other[name], field))

@@ -142,7 +142,7 @@ def double(arguments, replications, sizes):
 
 
 def run(chunks: Chunks | None, scale: float = 2.0, simulate=double, **options):
-    return Replicator(chunk=3, threads=1, chunks=chunks, **options).run(
+    return Replicator(chunk=3, chunks=chunks, **options).run(
         simulate, {"scale": np.float64(scale)}, 1, 8, bytes_each=1, grow=lambda sizes: sizes
     )
 

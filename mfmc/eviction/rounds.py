@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..traces.staging import epoch_microseconds
 from .steps import Steps, steps_from_arrays
 from .tables import read_lines
 
@@ -208,7 +209,7 @@ def _table(connection: Any, path: Path, table: str, names: tuple[str, ...], orde
         )
     times = {"timestamp", "emitted_at", "result_at"}
     selected = [
-        f'epoch_us(TRY_CAST(CAST("{name}" AS VARCHAR) AS TIMESTAMPTZ))' if name in times else name
+        epoch_microseconds(f'CAST("{name}" AS VARCHAR)') if name in times else name
         for name in names
     ]
     sorting = f"ORDER BY {order}, round_pk" if order in stored else ""  # DuckDB keeps the order of insertion

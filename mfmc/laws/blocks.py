@@ -115,9 +115,9 @@ class PoissonBlocks(BlockLaw):
         return 0.0
 
     def increment_pmf(self, turn: int, turns: int) -> np.ndarray:
-        minimum = self.first_minimum if turn == 1 else self.later_minimum
         from scipy.stats import poisson  # takes as long to import as JAX
 
+        minimum = self.first_minimum if turn == 1 else self.later_minimum
         law = poisson(self.parameter(turn, turns))
         pmf = np.zeros(minimum + int(law.isf(LOST_MASS)) + 2)
         pmf[minimum:] = law.pmf(np.arange(pmf.size - minimum))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cores import cores
+from ..cores import cores, on_cores
 from ..errors import InputError
 from .accesses import AccessStream, Moves
 
@@ -128,8 +128,7 @@ def over_spans(work: Callable[[int, int], Result], begin: int, end: int) -> list
     edges = np.linspace(begin, end, min(cores(), max((end - begin) // MIN_SPAN, 1)) + 1).astype(np.int64).tolist()
     if len(edges) == 2:
         return [work(begin, end)]
-    with ThreadPoolExecutor(len(edges) - 1) as pool:
-        return list(pool.map(work, edges[:-1], edges[1:]))
+    return on_cores(lambda span: work(*span), pairwise(edges))
 
 
 def chosen_eviction(eviction: str) -> str:

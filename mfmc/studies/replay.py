@@ -57,7 +57,7 @@ def _of_workload(config: Config, context: Context) -> Result:
     for key, own in (("arrival_rate", "workload.arrival_rate"), ("gap_mean", "workload.gaps")):
         if getattr(config.replay, key) is not None:
             raise InputError(f"replay.{key} is for traces, and trace.path is not set: a drawn stream follows {own}")
-    capacities, grid = sorted(set(config.capacities)), np.array(curve_capacities(config.capacities))
+    capacities, grid = sorted(set(config.capacities)), curve_capacities(config.capacities)
     eviction = config.replay.eviction
     rows, arrays = [], {"capacity": grid}
     with context.progress("replay", len(context.accountings) + 1) as advance:
@@ -82,7 +82,7 @@ def _of_trace(config: Config, context: Context) -> Result:
     """The trace's own accesses, token-exact and block by block; the estimator's prediction from the same trace."""
     known = KnownSection(arrival_rate=config.replay.arrival_rate, gap_mean=config.replay.gap_mean)
     estimator = trace_estimator(config.trace, known, 0, context, "replay")
-    capacities, grid = sorted(set(config.capacities)), np.array(curve_capacities(config.capacities))
+    capacities, grid = sorted(set(config.capacities)), curve_capacities(config.capacities)
     with context.progress("replay", None):
         replayed = replay_trace(estimator, context, int(grid[-1]), config.replay.warm_up)
     law = estimator.default_law

@@ -168,6 +168,14 @@ def stage(
     return draft
 
 
+def epoch_microseconds(text: str) -> str:
+    """SQL for the moment that a text names; without an offset, in the session's time zone. NULL where it names none.
+
+    A cast to TIMESTAMP would drop the offset.
+    """
+    return f"epoch_us(TRY_CAST({text} AS TIMESTAMPTZ))"
+
+
 #: (parsed column, its tests with reasons, column handed on)
 Part = list[tuple[str, list[tuple[str, str]], str]]
 
@@ -176,7 +184,7 @@ def _times(expressions: Mapping[str, str], text_time: bool, optional: bool) -> P
     if "submitted_at" not in expressions:
         return []
     raw = expressions["submitted_at"]
-    time = f"epoch_us(TRY_CAST({raw} AS TIMESTAMPTZ)) / 1e6" if text_time else f"TRY_CAST({raw} AS DOUBLE)"
+    time = f"{epoch_microseconds(raw)} / 1e6" if text_time else f"TRY_CAST({raw} AS DOUBLE)"
     if optional:
         return [(f"COALESCE({time}, 'nan'::DOUBLE) AS submitted_at", [], "submitted_at")]
     tests = [

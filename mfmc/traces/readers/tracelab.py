@@ -9,7 +9,7 @@ from __future__ import annotations
 from mfmc.errors import InputError
 from mfmc.traces.readers.format import Format, Options, has_keys
 from mfmc.traces.source import Source
-from mfmc.traces.staging import Draft, stage
+from mfmc.traces.staging import Draft, epoch_microseconds, stage
 from mfmc.traces.tabular import stage_jsonl
 
 _COUNTS = ("round_index", "input_tokens_total", "prefix_tokens", "newly_append_tokens", "output_tokens")
@@ -23,8 +23,7 @@ _TOTAL = (
     " TRY_CAST({0}prefix_tokens AS DOUBLE) + TRY_CAST({0}newly_append_tokens AS DOUBLE))"
 )
 _STAMPS = (
-    "list_transform(list_filter(o.timing_events, lambda e: {0}),"
-    " lambda e: epoch_us(TRY_CAST(e.timestamp AS TIMESTAMPTZ)))"
+    f"list_transform(list_filter(o.timing_events, lambda e: {{0}}), lambda e: {epoch_microseconds('e.timestamp')})"
 )
 _IS_INPUT = "{0}event_type IN ('user_message', 'tool_result')"
 _SUBMITTED = (
@@ -95,11 +94,11 @@ def _read_duckdb(source: Source) -> Draft:
         ) from error
 
 
-_ROUNDS_TIMED = """(
+_ROUNDS_TIMED = f"""(
     SELECT r.*, e.submitted_at FROM rounds r LEFT JOIN (
         SELECT round_pk, COALESCE(
             max(t) FILTER (event_type IN ('user_message', 'tool_result')), min(t)) / 1e6 AS submitted_at
-        FROM (SELECT round_pk, event_type, epoch_us(TRY_CAST(CAST("timestamp" AS VARCHAR) AS TIMESTAMPTZ)) AS t
+        FROM (SELECT round_pk, event_type, {epoch_microseconds('CAST("timestamp" AS VARCHAR)')} AS t
               FROM timing_events)
         GROUP BY round_pk
     ) e USING (round_pk) ORDER BY r.ingest_seq)"""
