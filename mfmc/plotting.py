@@ -85,6 +85,12 @@ def series(axes: Axes, x: Any, y: Any, name: str, index: int, *, low: Any = None
         )
 
 
+def nothing(axes: Axes, words: str) -> None:
+    """A panel without data says so, and shows no axes."""
+    axes.text(0.5, 0.5, words, ha="center", transform=axes.transAxes)
+    axes.set_axis_off()
+
+
 def dots(axes: Axes, x: Any, y: Any, name: str) -> None:
     """What was observed, to hold a curve against: black dots without a line."""
     axes.plot(x, y, color="0.1", linestyle="none", marker="o", markersize=3.5, label=name)

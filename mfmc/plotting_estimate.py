@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mfmc.plotting import COLORS, DASHES, band, dots, label, look
+from mfmc.plotting import COLORS, DASHES, band, dots, label, look, nothing
 from mfmc.studies.result import Result
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def gap_laws(figure: Figure, result: Result) -> None:
     arrays = result.arrays
     names = [name for name in LAWS if f"law_{name}" in arrays]
     if not names:
-        axes.text(0.5, 0.5, "known means: one gap law, no trace", ha="center", transform=axes.transAxes)
+        nothing(axes, "known means: one gap law, no trace")
         return
     times = arrays["law_times"]
     for i, name in enumerate(names):
@@ -92,12 +92,10 @@ def gap_laws(figure: Figure, result: Result) -> None:
         else np.zeros((1, 1))
     )
     spread = float(np.ptp(values, axis=0).max())
-    label(
-        axes,
-        f"The laws of the gap differ by up to {spread:.2f} where the estimate reads them",
-        "time t (s)",
-        "F(t): share of gaps no longer than t",
-    )
+    finding = f"The laws of the gap differ by up to {spread:.2f} where the estimate reads them"
+    if len(names) == 1:
+        finding = f"The estimate reads one law of the gap: {LAWS[names[0]]}"
+    label(axes, finding, "time t (s)", "F(t): share of gaps no longer than t")
     axes.legend()
 
 
@@ -106,7 +104,7 @@ def errors(figure: Figure, result: Result) -> None:
     axes = figure.subplots()
     rows = [row for row in result.tables.get("all", []) if row.get("absolute_error") is not None]
     if not rows:
-        axes.text(0.5, 0.5, "nothing was replayed", ha="center", transform=axes.transAxes)
+        nothing(axes, "nothing was replayed")
         return
     pairs = list(dict.fromkeys((row["accounting"], row["law"]) for row in rows))
     worst = [max(r["absolute_error"] for r in rows if (r["accounting"], r["law"]) == pair) for pair in pairs]
@@ -114,6 +112,7 @@ def errors(figure: Figure, result: Result) -> None:
     used = (result.summary["accounting"], result.summary["law"])
     colors = [COLORS[0] if pairs[i] == used else "0.7" for i in order]
     axes.barh([f"{pairs[i][0]}, {LAWS[pairs[i][1]]}" for i in order], [worst[i] for i in order], color=colors)
+    axes.locator_params(axis="x", nbins=5)
     best = pairs[int(np.argmin(worst))]
     label(
         axes,

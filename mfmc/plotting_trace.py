@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mfmc.plotting import COLORS, label, level, plain_log_scale, reference, series
+from mfmc.plotting import COLORS, label, level, nothing, plain_log_scale, reference, series
 from mfmc.studies.result import Result
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def turns(figure: Figure, result: Result) -> None:
     axes = figure.subplots()
     counts = result.arrays["turns_count"]
     if counts.size == 2:
-        _nothing(axes, "every conversation has one turn")
+        nothing(axes, "every conversation has one turn")
         return
     tail = counts[::-1].cumsum()[::-1] / counts.sum()
     support = np.arange(1, counts.size)
@@ -56,7 +56,7 @@ def gaps(figure: Figure, result: Result) -> None:
     axes = figure.subplots()
     quantiles = result.arrays["gap_seconds_quantiles"]
     if not quantiles.size:
-        _nothing(axes, "the file has no gaps between turns")
+        nothing(axes, "the file has no gaps between turns")
         return
     row = result.summary["distributions"]["gap_seconds"]
     _exceedance(axes, result, "gap_seconds_quantiles", 0, "gaps in the file")
@@ -102,7 +102,7 @@ def dependence(figure: Figure, result: Result) -> None:
         finding = "Gaps by turn" if spread is None else f"The median gap varies {spread:.2g}-fold by turn"
         label(right, finding, "gap follows turn", "gap (s)")
     else:
-        _nothing(right, "no gaps in the file")
+        nothing(right, "no gaps in the file")
 
 
 def arrivals(figure: Figure, result: Result) -> None:
@@ -110,20 +110,23 @@ def arrivals(figure: Figure, result: Result) -> None:
     axes = figure.subplots()
     rows = result.summary["assumptions"]["arrivals"].get("dispersion", [])
     if not rows:
-        _nothing(axes, "no arrivals to test: no common clock, or too short a file")
+        nothing(axes, "no arrivals to test: no common clock, or too short a file")
         return
     widths = [row["width_seconds"] for row in rows]
-    bands = [5 * np.sqrt(2 / (row["bins"] - 1)) for row in rows]
+    around = np.array([5 * np.sqrt(2 / (row["bins"] - 1)) for row in rows])[[0, *range(len(rows)), -1]]
     series(axes, widths, [row["dispersion"] for row in rows], "counts in the file", 0)
-    axes.fill_between(
-        widths, [max(1 - b, 0) for b in bands], [1 + b for b in bands], color="0.85", label="Poisson, 5 sigma"
-    )
+    ends = [widths[0] / 1.1, *widths, widths[-1] * 1.1]  # a band also where there is one width
+    axes.fill_between(ends, np.maximum(1 - around, 0), 1 + around, color="0.85", label="Poisson, 5 sigma")
     level(axes, 1, "")  # the legend names the band around it
     axes.set_xscale("log")
+    axes.set_xticks(widths, [f"{width:g}" for width in widths])
+    axes.minorticks_off()
+    axes.set_xlim(widths[0] / 2, widths[-1] * 2)
     axes.set_ylim(bottom=0)
     off = [row for row in rows if not row["poisson"]]
+    tested = f"all {len(rows)} widths" if len(rows) > 1 else f"the one width tested, {widths[0]:g} s"
     finding = (
-        f"Arrivals look like Poisson at all {len(rows)} widths"
+        f"Arrivals look like Poisson at {tested}"
         if not off
         else f"Arrivals are not Poisson at {len(off)} of {len(rows)} widths: dispersion up to"
         f" {max(row['dispersion'] for row in rows):.3g}"
@@ -143,12 +146,6 @@ def _exceedance(axes: Axes, result: Result, name: str, index: int, words: str | 
         axes.xaxis.set_minor_formatter("")
     axes.set_yscale("log")
     axes.set_ylim(top=1.4)
-
-
-def _nothing(axes: Axes, words: str) -> None:
-    """A panel without data says so, and shows no axes."""
-    axes.text(0.5, 0.5, words, ha="center", transform=axes.transAxes)
-    axes.set_axis_off()
 
 
 def _plain(number: float) -> str:
